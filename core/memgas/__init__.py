@@ -1,0 +1,1 @@
+"""MemGAS: long-term memory for chat agents."""
