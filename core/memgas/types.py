@@ -174,6 +174,8 @@ class SessionRecord:
         The namespace's revision at which this record last changed.
     n_turns
         Turns, tombstones included, that the last write of this record knew of.
+    first_turn
+        Position in its conversation of its first turn.
     n_units
         Visible units per granularity, in the order of `GRANULARITIES`: positions `0 .. n - 1`.
     digest_source
@@ -197,6 +199,7 @@ class SessionRecord:
     n_turns: int = 0
     n_units: tuple[int, int, int, int] = (0, 0, 0, 0)
     conversation_id: str | None = None
+    first_turn: int = 0
     metadata: JSON = None
     kind: Kind = "chat"
     digest_source: str = ""
