@@ -1,0 +1,74 @@
+# Needs Python 3.11+, pip, make, git and PyPI. Everything is installed into .venv.
+# Another interpreter: make PYTHON=python3.12 ...
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+KILLS ?= 30
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo install quick test check wheel bench robustness format clean
+
+help:
+	@echo "make demo        install into .venv, then show what MemGAS does"
+	@echo "make test        install into .venv, then run all tests"
+	@echo "make quick       format, lint, types of the core, fast unit tests: seconds"
+	@echo "make check       format, lint, types, import contracts, the wheel as installed"
+	@echo "make bench       timings, as ratios"
+	@echo "make robustness  kill the writer KILLS times ($(KILLS)) and look at what is left"
+	@echo "make format      format and mend what ruff can"
+	@echo "make clean       remove .venv and everything built"
+
+demo: $(RUNTIME)
+	@$(BIN)/memgas demo
+
+install: $(DEV)
+
+quick: $(DEV)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy core
+	$(PYTEST) -q -m "not slow and not benchmark" tests/unit
+
+test: $(DEV)
+	$(PYTEST) -q -n 2 -m "not benchmark" --durations 5
+
+check: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pip check
+	$(MAKE) wheel
+
+wheel: $(DEV)
+	.ci/check-wheel $(BIN)/python
+
+bench: $(DEV)
+	$(PYTEST) -q -s -m benchmark tests/benchmarks
+
+robustness: $(DEV)
+	MEMGAS_KILLS=$(KILLS) $(PYTEST) -q tests/robustness
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# Stamps: installed anew when pyproject.toml is newer. pip 25.1 is the first that knows --group.
+$(RUNTIME): pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'MemGAS needs Python 3.11 or newer, $(PYTHON) is ' + sys.version.split()[0] + ': make PYTHON=python3.12 ...')"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[all]"
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
