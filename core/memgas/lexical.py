@@ -1,0 +1,372 @@
+"""BM25 over units, grown in place: text -> terms, and an inverted index that adds and removes without a rebuild."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memgas.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+STOP_WORDS = frozenset(
+    """a about after all also am an and any are as at be because been before being but by can could did do does doing
+    down during each few for from further had has have having he her here hers him his how i if in into is it its itself
+    just me more most my no nor not of off on once only or other our ours out over own same she should so some such than
+    that the their theirs them then there these they this those through to too under until up very was we were what when
+    where which while who whom why will with would you your yours
+    aren't can't couldn't didn't doesn't don't hadn't hasn't haven't he'd he'll i'd i'll i'm i've isn't it'd it'll let's
+    shan't she'd she'll shouldn't they'd they'll they're they've wasn't we'd we'll we're we've weren't won't wouldn't
+    you'd you'll you're you've cannot""".split()  # noqa: SIM905 (a list of 150 strings reads worse)
+)
+"""English function words, and nothing that could be a topic."""
+
+_CJK_STOP = frozenset(
+    "的了是我你您他她它们們在吗嗎呢吧啊呀和与與也都就不有很这這那哪什么麼个個着著过過把被のはがをにへともでやかたてだすまし"
+)
+
+IDEOGRAPHS = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+"""Character ranges of Chinese characters, for use inside a regular expression's brackets."""
+
+CJK = (
+    IDEOGRAPHS
+    + "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31f0-\u31ff\u1100-\u11ff\uac00-\ud7af"
+)
+"""... and of kana, bopomofo and hangul."""
+
+_UNSPACED = "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer: words without spaces between them
+_GRAM_RUN = re.compile(f"[{CJK}]+|[{_UNSPACED}]+")
+_DROPPED = re.compile(
+    "[\u00ad\u0640\u064b-\u0652\u200c-\u200f\u2060\ufeff]"
+)  # soft hyphen, joiners, Arabic vowel signs
+_LATIN_MARKS = re.compile("(?<=[a-z\u00e0-\u03ff])[\u0300-\u036f]+")
+_FOREIGN_DIGIT = re.compile("(?![0-9])\\d")
+_APOSTROPHE = re.compile("[\u2018\u2019\u02bc\uff07`\u00b4]")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_OUTER = re.compile(r"[/\\@?=&#%;,|~$!*()\[\]{}<>\"]+")
+_INNER = re.compile(r"[-.:+_]+")
+_MAX_TERM = 200
+
+
+def tokenize(text: str) -> list[str]:
+    """Split text into the terms that BM25 counts.
+
+    NFKC, case-folded, Latin and Greek without accents. English stop words and possessives go, words are stemmed (Snowball
+    English); other scripts stay as they are written. What is written without spaces becomes characters and pairs of
+    neighbours (Chinese, Japanese, Korean) or pairs alone (Thai, Lao, Burmese, Khmer). Identifiers, addresses, times and
+    versions come whole and in parts: `KX-7714B` gives `kx-7714b`, `kx`, `7714b`.
+
+    Returns
+    -------
+    list of str
+        Terms, repeated as often as they occur; the order says nothing. A term longer than 200 characters is cut.
+    """
+    terms: list[str] = []
+    if text.isascii():
+        text = text.lower()
+    else:
+        text = _fold(text)
+        text = _GRAM_RUN.sub(lambda run: _grams(run.group(), terms), text)
+    if "," in text:
+        text = _THOUSANDS.sub("", text)
+    for word in _words().findall(text):
+        terms.extend(_expand(word) if len(word) <= 40 else _expand.__wrapped__(word))
+    return terms
+
+
+def _fold(text: str) -> str:
+    """Bring what readers take for the same letters to the same code points."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    text = _APOSTROPHE.sub("'", _DROPPED.sub("", text))
+    text = _LATIN_MARKS.sub("", unicodedata.normalize("NFKD", text))
+    text = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit.group())), text)
+    return unicodedata.normalize("NFKC", text)
+
+
+def _grams(run: str, terms: list[str]) -> str:
+    """Add a run's characters and pairs to the terms; return what stands in its place."""
+    pairs = [run[i : i + 2] for i in range(len(run) - 1)]
+    if re.match(f"[{_UNSPACED}]", run):
+        terms.extend(pairs or [run])
+        return " "
+    terms.extend(char for char in run if char not in _CJK_STOP)
+    terms.extend(pair for pair in pairs if not (pair[0] in _CJK_STOP and pair[1] in _CJK_STOP))
+    return " "
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    r"""Return the pattern of a word or identifier; Python's `\w` lacks the vowel signs of Indic and other scripts."""
+    spans = ((0x300, 0x1E00), (0x20D0, 0x2100), (0xA600, 0xAC00), (0x11000, 0x12000))
+    marks = (chr(c) for span in spans for c in range(*span) if unicodedata.category(chr(c)).startswith("M"))
+    letter = f"[\\w{''.join(marks)}]"
+    url = r"(?:https?://|www\.)[^\s<>\"'`|^{}]+"
+    return re.compile(f"{url}|{letter}+(?:[-.@:/\\\\+'&]{letter}+)*(?:\\+\\+|#)?")
+
+
+@lru_cache(maxsize=65_536)
+def _expand(word: str) -> tuple[str, ...]:
+    """Return the terms of one match of `_words`: the whole and its parts, or the stem of a plain word."""
+    word = (
+        re.sub(r"^(?:https?://)?(?:www\.)?", "", word).rstrip(".,;:!?)]}/&=") if "/" in word or "www." in word else word
+    )
+    outer = [part for part in _OUTER.split(word) if part.strip("-.:+_'")]
+    if len(outer) > 1 or (outer and outer[0] != word):
+        return (word[:_MAX_TERM], *(term for part in outer for term in _compound(part)))
+    return _compound(word)
+
+
+def _compound(word: str) -> tuple[str, ...]:
+    """Return an identifier whole and in parts; a plain word's stem."""
+    parts = [part for part in _INNER.split(word) if part]
+    if len(parts) < 2 and (not parts or parts[0] == word):
+        return tuple(_plain(word))
+    return (word[:_MAX_TERM], *(term for part in parts for term in _plain(part)))
+
+
+def _plain(word: str) -> list[str]:
+    """Return a word's stem, none for a stop word; `o'brien` gives `obrien` and `brien`."""
+    if word.endswith("'s"):
+        word = word[:-2]
+    if not word.strip("_") or word in STOP_WORDS:
+        return []
+    if "'" not in word:
+        return [_stem(word)[:_MAX_TERM]]
+    parts = [part for part in word.split("'") if len(part) > 1]
+    return [term[:_MAX_TERM] for term in (word.replace("'", ""), *map(_stem, parts)) if term not in STOP_WORDS]
+
+
+_stemming = threading.Lock()  # a stemmer keeps the word it is at work on
+
+
+def _stem(word: str) -> str:
+    if not word.isascii() or not word.isalpha() or len(word) > 40:
+        return word
+    with _stemming:
+        return str(_stemmer().stemWord(word))
+
+
+@cache
+def _stemmer():  # type: ignore[no-untyped-def]  # noqa: ANN202 (the package is untyped)
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("english")
+
+
+_TF_BITS = 20  # a posting is one int64: document << 20 | term frequency, so that postings sort by document
+_MAX_TF = (1 << _TF_BITS) - 1
+_PRIOR_DOCS = 10
+
+
+class _Posting:
+    """The documents of one term, ascending, in an array with room at its end."""
+
+    __slots__ = ("_last", "_values", "n")
+
+    def __init__(self) -> None:
+        self._values: NDArray[np.int64] = np.empty(1, dtype=np.int64)
+        self._last = -1
+        self.n = 0
+
+    def view(self) -> NDArray[np.int64]:
+        """Return the values, `(n,)`; good until the next change."""
+        return self._values[: self.n]
+
+    def insert(self, value: int) -> None:
+        """Put in a value whose document is not there yet."""
+        n = self.n
+        if n == len(self._values):
+            longer = np.empty(n * 3 // 2 + 1, dtype=np.int64)
+            longer[:n] = self._values
+            self._values = longer
+        if value > self._last:
+            self._values[n] = self._last = value
+        else:  # a number used again: after a removal, or while an exchange grows
+            at = int(np.searchsorted(self._values[:n], value))
+            self._values[at + 1 : n + 1] = self._values[at:n].copy()
+            self._values[at] = value
+        self.n = n + 1
+
+    def delete(self, doc: int) -> None:
+        """Take out a document that is there."""
+        n = self.n - 1
+        at = int(np.searchsorted(self.view(), doc << _TF_BITS))
+        self._values[at:n] = self._values[at + 1 : n + 1].copy()
+        self.n = n
+        self._last = int(self._values[n - 1]) if n else -1
+        if len(self._values) > 4 * n:
+            self._values = self._values[:n].copy()
+
+
+class LexicalIndex:
+    """BM25 in one index with several groups; adds, replaces and removes documents in place.
+
+    A document is scored with the statistics of its own group. Not thread-safe: its owner locks.
+
+    Parameters
+    ----------
+    n_groups
+        Groups are `0 .. n_groups - 1`; here, the granularities.
+    k1
+        How soon repeated terms saturate.
+    b
+        How much long documents are held against themselves, in [0, 1].
+
+    References
+    ----------
+    .. [1] S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009; in Lucene's variant:
+       `idf · tf / (tf + k1 (1 - b + b · length / average))`, `idf = log(1 + (n - df + .5) / (df + .5))`.
+    """
+
+    def __init__(self, *, n_groups: int, k1: float, b: float) -> None:
+        self._k1, self._b = k1, b
+        self._postings: list[dict[str, _Posting]] = [{} for _ in range(n_groups)]
+        self._n_members = np.zeros(n_groups, dtype=np.int64)
+        self._n_terms = np.zeros(n_groups, dtype=np.int64)
+        self._terms: list[tuple[str, ...] | None] = []  # of each document, so that it can be removed
+        self._groups = np.zeros(16, dtype=np.int8)
+        self._lengths = np.zeros(16, dtype=np.int32)
+
+    @property
+    def n_docs(self) -> int:
+        """Length of what `scores` returns: the highest document ever added, plus one."""
+        return len(self._terms)
+
+    def add(self, doc: int, group: int, terms: Sequence[str]) -> None:
+        """Add a document; one that is there already is replaced.
+
+        Parameters
+        ----------
+        doc
+            Its number, from 0 and dense: memory grows with the highest.
+        group
+            Whose statistics it counts in.
+        terms
+            From `tokenize`; none is fine.
+
+        Raises
+        ------
+        InvalidInputError
+            The document is negative, or there is no such group.
+        """
+        if doc < 0 or not 0 <= group < len(self._postings):
+            last = len(self._postings) - 1
+            raise InvalidInputError(f"expected a document from 0 and a group in 0..{last}; got {doc} and {group}")
+        self.remove(doc)
+        self._reserve(doc + 1)
+        counts = Counter(terms)
+        postings = self._postings[group]
+        for term, tf in counts.items():
+            posting = postings.get(term)
+            if posting is None:
+                posting = postings[sys.intern(term)] = _Posting()
+            posting.insert(doc << _TF_BITS | min(tf, _MAX_TF))
+        self._terms[doc] = tuple(map(sys.intern, counts))
+        self._groups[doc] = group
+        self._lengths[doc] = len(terms)
+        self._n_members[group] += 1
+        self._n_terms[group] += len(terms)
+
+    def remove(self, doc: int) -> None:
+        """Remove a document; an unknown one is ignored."""
+        terms = self._terms[doc] if 0 <= doc < len(self._terms) else None
+        if terms is None:
+            return
+        group = int(self._groups[doc])
+        postings = self._postings[group]
+        for term in terms:
+            postings[term].delete(doc)
+            if not postings[term].n:
+                del postings[term]
+        self._terms[doc] = None
+        self._n_members[group] -= 1
+        self._n_terms[group] -= int(self._lengths[doc])
+        self._lengths[doc] = 0
+
+    def idf(self, group: int, terms: Sequence[str]) -> NDArray[np.float64]:
+        """Return how rare each term is in a group: `(n_terms,)`, above 0, `log 2` for all in an empty group."""
+        postings = self._postings[group]
+        n = int(self._n_members[group])
+        df = np.array([postings[term].n if term in postings else 0 for term in terms], dtype=np.float64)
+        return np.log1p((n - df + 0.5) / (df + 0.5))
+
+    def scores(self, terms: Sequence[str]) -> NDArray[np.float32]:
+        """Score every document.
+
+        Parameters
+        ----------
+        terms
+            Of the query, from `tokenize`; a repeated term counts as often.
+
+        Returns
+        -------
+        (n_docs,) float32
+            At least 0; exactly 0 for documents without any of the terms, unknown or removed ones.
+        """
+        scores = np.zeros(self.n_docs, dtype=np.float32)
+        counts = Counter(terms)
+        for group, postings in enumerate(self._postings):
+            found = [term for term in counts if term in postings]
+            if not found:
+                continue
+            average = self._n_terms[group] / self._n_members[group]
+            per_term = np.float32(self._k1 * self._b / average)
+            floor = np.float32(self._k1 * (1 - self._b))
+            for term, idf in zip(found, self.idf(group, found), strict=True):
+                values = postings[term].view()
+                docs = values >> _TF_BITS
+                tf = (values & _MAX_TF).astype(np.float32)
+                scores[docs] += np.float32(idf * counts[term]) * tf / (tf + (floor + per_term * self._lengths[docs]))
+        return scores
+
+    def coverage(self, terms: Sequence[str], docs: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Return which share of the query's terms each document holds: an absolute number, also in a small store.
+
+        `Σ_(t in query and document) w_t / Σ_(t in query) w_t` over the distinct terms, with
+        `w_t = log(1 + (n + 10) / (df + 1))`, n and df counted over all groups. The ten imagined documents keep weights nearly
+        equal while the store is too small to tell common words from rare ones (one document: a term in it weighs
+        1.9, one in none 2.5), and fade as it grows (100,000 documents: 11.5 for an unknown word, 1.1 for one in every
+        second). A term nobody ever said counts in full against every document: the query asks for what is not there.
+
+        Parameters
+        ----------
+        terms
+            Of the query.
+        docs : (n_asked,)
+            Documents.
+
+        Returns
+        -------
+        (n_asked,) float32
+            In [0, 1]; 0 for unknown or removed documents and for a query without terms.
+        """
+        docs = np.asarray(docs, dtype=np.intp)
+        n = int(self._n_members.sum())
+        held = np.zeros(self.n_docs + 1, dtype=np.float64)  # the last one stands for unknown documents
+        total = 0.0
+        for term in dict.fromkeys(terms):
+            found = [postings[term] for postings in self._postings if term in postings]
+            weight = np.log1p((n + _PRIOR_DOCS) / (sum(posting.n for posting in found) + 1))
+            total += weight
+            for posting in found:
+                held[posting.view() >> _TF_BITS] += weight
+        known = np.where((docs >= 0) & (docs < self.n_docs), docs, self.n_docs)
+        shares: NDArray[np.float32] = np.minimum(held[known] / (total or 1.0), 1.0).astype(np.float32)
+        return shares
+
+    def _reserve(self, n_docs: int) -> None:
+        """Make room for documents below `n_docs`."""
+        self._terms.extend([None] * (n_docs - len(self._terms)))
+        if n_docs > len(self._lengths):
+            more = max(n_docs, len(self._lengths) * 3 // 2) - len(self._lengths)
+            self._groups = np.concatenate([self._groups, np.zeros(more, dtype=np.int8)])
+            self._lengths = np.concatenate([self._lengths, np.zeros(more, dtype=np.int32)])
