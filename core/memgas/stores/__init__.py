@@ -1,0 +1,5 @@
+"""Where rows are kept: in memory, or in Chroma, on disk or behind a server."""
+
+from memgas.stores.in_memory import InMemoryStore
+
+__all__ = ["InMemoryStore"]

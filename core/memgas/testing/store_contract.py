@@ -1,0 +1,662 @@
+"""The rules that every store keeps, as tests: subclass `StoreContract`, and give it a fixture `open_store`.
+
+>>> class TestMyStore(StoreContract):
+...     @pytest.fixture
+...     def open_store(self, tmp_path):
+...         return lambda: MyStore(tmp_path)
+
+The first call of `open_store` gives an empty store. A store that outlives its process takes `PersistentStoreContract`:
+there, a call after `close` gives the same rows again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pytest
+
+from memgas.errors import ClosedError, InvalidInputError, ShapeError, StoreCorruptError
+from memgas.protocols import Store
+from memgas.stores.in_memory import InMemoryStore
+from memgas.types import (
+    GRANULARITIES,
+    Association,
+    Batch,
+    Granularity,
+    Head,
+    MemoryUnit,
+    SessionRecord,
+    Span,
+)
+from memgas.units import unit_id
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+OpenStore = Callable[[], Store]
+
+N_DIMS = 8
+MAY = datetime(2023, 5, 8, 13, 56, 7, 123_456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+HOSTILE = (
+    "user-1", "User-1", "user-1 ", "$and", "#id", '"quoted"', "it's; DROP TABLE embeddings", "用户/一", "👩‍👩‍👧‍👦",
+    "a" * 10_000, "a" * 9_999 + "b", "None", "../..", "%", "_", "{}", "line\nfeed", "\x1f",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """All pages of one load, put together."""
+
+    heads: tuple[Head, ...] = ()
+    records: tuple[SessionRecord, ...] = ()
+    units: tuple[MemoryUnit, ...] = ()
+    vectors: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, N_DIMS), np.float32))
+    windows: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    associations: Mapping[str, Sequence[Association]] = field(default_factory=dict)
+    n_pages: int = 0
+
+
+def load_all(store: Store, namespace: str, since: int | None = None) -> Loaded:
+    """Load a namespace and put its pages together."""
+    pages = list(store.load(namespace, since))
+    vectors = [page.vectors for page in pages if page.units]
+    return Loaded(
+        heads=tuple(page.head for page in pages),
+        records=tuple(record for page in pages for record in page.records),
+        units=tuple(unit for page in pages for unit in page.units),
+        vectors=np.concatenate(vectors) if vectors else np.zeros((0, N_DIMS), np.float32),
+        windows={
+            page.units[owner].id: page.windows[page.window_owners == owner]
+            for page in pages
+            for owner in np.unique(page.window_owners)
+        },
+        associations={uid: tuple(edges) for page in pages for uid, edges in page.associations.items()},
+        n_pages=len(pages),
+    )
+
+
+def assert_same(got: Loaded, wanted: Loaded) -> None:
+    """Compare two loads: everything exactly, vectors to 1e-6."""
+    assert got.records == wanted.records
+    assert got.units == wanted.units
+    assert got.vectors.dtype == np.float32
+    np.testing.assert_allclose(got.vectors, wanted.vectors, rtol=0, atol=1e-6)
+    assert got.windows.keys() == wanted.windows.keys()
+    for uid, windows in wanted.windows.items():
+        np.testing.assert_allclose(got.windows[uid], windows, rtol=0, atol=1e-6)
+    assert got.associations == wanted.associations
+
+
+def unit_vectors(n: int, seed: int) -> NDArray[np.float32]:
+    """Return normalised vectors, `(n, N_DIMS)`."""
+    vectors = np.random.default_rng(seed).normal(size=(n, N_DIMS)).astype(np.float32)
+    normalised: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return normalised
+
+
+def make_record(namespace: str, session_id: str, sequence: int, **changes: object) -> SessionRecord:
+    """Return a record of a session without units."""
+    record = SessionRecord(namespace, session_id, sequence, sequence, 1, MAY, MAY, MAY)
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def make_units(record: SessionRecord, says: str = "word") -> list[MemoryUnit]:
+    """Return the units that a record names."""
+    return [
+        MemoryUnit(
+            unit_id(record.namespace, record.session_id, record.generation, granularity, position),
+            record.namespace, record.session_id, record.generation, granularity, position,
+            f"{says} {granularity} {position}",
+        )
+        for granularity in GRANULARITIES
+        for position in range(record.n_units[granularity.axis])
+    ]  # fmt: skip
+
+
+def make_batch(
+    records: Sequence[SessionRecord],
+    units: Sequence[MemoryUnit] = (),
+    *,
+    head: Head | None = None,
+    associations: Mapping[str, Sequence[Association]] | None = None,
+    obsolete: Sequence[str] = (),
+    seed: int = 0,
+) -> Batch:
+    """Return a batch with vectors and windows for its units."""
+    if head is None:
+        numbers = [max(record.sequence, record.generation) for record in records]
+        head = Head(records[0].namespace, "epoch", records[0].revision, max(numbers) + 1)
+    n_windows = [unit.n_windows if unit.n_windows > 1 else 0 for unit in units]
+    return Batch(
+        head, records, units, unit_vectors(len(units), seed), np.repeat(np.arange(len(units), dtype=np.intp), n_windows),
+        unit_vectors(sum(n_windows), seed + 1), associations or {}, obsolete,
+    )  # fmt: skip
+
+
+def make_session(namespace: str, session_id: str = "s", sequence: int = 0, n_turn_units: int = 3) -> Batch:
+    """Return a batch with one whole session, its units joined to one that does not exist."""
+    record = make_record(namespace, session_id, sequence, n_turns=2 * n_turn_units, n_units=(1, n_turn_units, 1, 1))
+    units = make_units(record)
+    target = unit_id(namespace, "elsewhere", 0, Granularity.SUMMARY, 0)
+    edges = {unit.id: [Association(unit.id, target, 0.5)] for unit in units}
+    return make_batch([record], units, associations=edges, seed=sequence)
+
+
+def rich_batch(namespace: str) -> Batch:
+    """Return a batch in which every field says something, and something difficult."""
+    spans = (
+        Span("user", 6, 20, MAY, "message-1"),
+        Span("助手", 25, 25, None, None),
+        Span("👩‍🚀 'x' \"y\"", 30, 34, MAY.astimezone(UTC) + timedelta(microseconds=1), ""),
+    )
+    record = make_record(
+        namespace, "2023-05-08 #1 \u2028", 0, revision=7, generation=2, n_turns=3, n_units=(1, 3, 1, 1),
+        happened_at=MAY, added_at=MAY + timedelta(days=1), updated_at=MAY.astimezone(UTC),
+        conversation_id="thread#1", kind="item", first_turn=64, digest_source="extractive", is_open=True, is_pending=True,
+        metadata={"a": [1, 2.5, None, True, {"ü": "👍"}], "$and": "", "empty": {}, "nul": "\x00", "lone": "\ud800"},
+    )  # fmt: skip
+    texts = iter(["session\ttext\r\n", "user: I adopted 猫 👩‍👩‍👧‍👦\nx", "", "long " * 5_000, "summary", "a; b"])
+    units = [replace(unit, text=next(texts)) for unit in make_units(record)]
+    turns = [n for n, unit in enumerate(units) if unit.granularity is Granularity.TURN]
+    units[turns[0]] = replace(units[turns[0]], spans=spans)
+    units[turns[1]] = replace(units[turns[1]], first_turn=3, spans=(Span("user", 0, 0),))
+    units[turns[2]] = replace(units[turns[2]], first_turn=4, n_windows=3)
+    units[0] = replace(units[0], n_windows=2)
+    others = [unit_id(namespace, "other", 0, Granularity.TURN, n) for n in range(500)]
+    edges = {
+        units[0].id: [Association(units[0].id, other, 0.1 + n / 1_000) for n, other in enumerate(others)],
+        units[1].id: [Association(units[1].id, units[2].id, -1.0)],
+        units[2].id: [Association(units[2].id, other, 1.0) for other in others[:166]],
+    }
+    batch = make_batch([record], units, head=Head(namespace, "epoch-ü", 7, 3), associations=edges)
+    batch.vectors[turns[1]] = 0.0
+    return batch
+
+
+class StoreContract:
+    """What every store promises. Subclass it with a fixture `open_store`."""
+
+    store_of: ClassVar[str] = "user-1"
+
+    @pytest.fixture
+    def open_store(self) -> OpenStore:
+        """Return a function that opens a store, an empty one at first. For the subclass to give."""
+        raise NotImplementedError("give StoreContract a fixture `open_store`")
+
+    @pytest.fixture
+    def store(self, open_store: OpenStore) -> Iterator[Store]:
+        """Return an empty store, closed after the test."""
+        store = open_store()
+        yield store
+        store.close()
+
+    def test_is_a_store(self, store: Store) -> None:
+        """It has every method of the protocol."""
+        assert isinstance(store, Store)
+
+    def test_empty(self, store: Store) -> None:
+        """An empty store knows nothing, and says so without raising."""
+        assert store.head("nobody") is None
+        assert list(store.load("nobody")) == list(store.load("nobody", since=0)) == []
+        assert store.fetch("nobody", [unit_id("nobody", "s", 0, Granularity.TURN, 0)]) == []
+        assert store.namespaces() == store.check() == store.repair() == []
+        assert store.meta() == {}
+        store.delete("nobody")
+
+    def test_round_trip_of_every_field(self, store: Store) -> None:
+        """What is put comes back: None, Unicode, empty texts, windows, associations as precise as float16."""
+        batch = rich_batch(self.store_of)
+        plain = make_record("", "", 0)
+        said = [getattr(batch.records[0], field.name) for field in fields(plain) if field.name != "is_deleted"]
+        assert None not in said
+        assert False not in said[8:]
+        store.put(batch)
+        got = load_all(store, self.store_of)
+        assert got.heads == (batch.head,)
+        assert store.head(self.store_of) == batch.head
+        assert got.records == tuple(batch.records)
+        assert got.units == tuple(batch.units)
+        np.testing.assert_allclose(got.vectors, batch.vectors, rtol=0, atol=1e-6)
+        assert list(got.windows) == [batch.units[0].id, batch.units[3].id]
+        np.testing.assert_allclose(np.concatenate(list(got.windows.values())), batch.windows, rtol=0, atol=1e-6)
+        assert got.associations.keys() == batch.associations.keys()
+        for uid, edges in batch.associations.items():
+            assert [(edge.source, edge.target) for edge in got.associations[uid]] == [(uid, e.target) for e in edges]
+            assert [edge.similarity for edge in got.associations[uid]] == [
+                float(np.float16(edge.similarity)) for edge in edges
+            ]
+        assert got.records[0].happened_at.utcoffset() == timedelta(hours=5, minutes=30)
+
+    def test_nones_replace_what_was_there(self, store: Store) -> None:
+        """A record and a unit written again with less keep nothing of the time before."""
+        full = rich_batch(self.store_of)
+        store.put(full)
+        old = full.records[0]
+        bare = make_record(self.store_of, old.session_id, 0, generation=2, revision=8, n_units=(1, 0, 0, 0))
+        units = make_units(bare)
+        store.put(make_batch([bare], units, obsolete=[unit.id for unit in full.units[1:]]))
+        got = load_all(store, self.store_of)
+        assert got.records == (bare,)
+        assert got.units == tuple(units)
+        assert not got.associations
+        assert not got.windows
+
+    def test_a_session_without_units(self, store: Store) -> None:
+        """An item of nothing but metadata is kept; a batch may have no records at all."""
+        item = make_record(self.store_of, "item", 0, kind="item", metadata=[1, "two"])
+        store.put(make_batch([item]))
+        got = load_all(store, self.store_of)
+        assert got.records == (item,)
+        assert got.units == ()
+        store.put(make_batch([], head=Head(self.store_of, "epoch", 2, 5)))
+        assert store.head(self.store_of) == Head(self.store_of, "epoch", 2, 5)
+        assert load_all(store, self.store_of).records == (item,)
+
+    def test_a_head_alone_is_loaded(self, store: Store) -> None:
+        """A known namespace yields a batch even when nothing is to be read: its head tells the revision."""
+        store.put(make_batch([], head=Head(self.store_of, "epoch", 2, 0)))
+        (batch,) = store.load(self.store_of)
+        assert batch.head.revision == 2
+        assert not batch.units
+        assert not batch.records
+        assert len(list(store.load(self.store_of, since=2))) == 1
+
+    def test_order(self, store: Store) -> None:
+        """Units come by sequence, granularity, position, whatever the order in which they were written."""
+        first = make_record(self.store_of, "z", 0, n_units=(1, 12, 1, 1))
+        second = make_record(self.store_of, "a", 1, n_units=(1, 11, 1, 0))
+        units = [*make_units(first), *make_units(second)]
+        shuffled = random.Random(1).sample(units, len(units))
+        store.put(make_batch([second, first], shuffled))
+        got = load_all(store, self.store_of)
+        assert got.records == (first, second)
+        assert got.units == tuple(units)
+        of = {unit.id: vector for unit, vector in zip(shuffled, unit_vectors(len(units), 0), strict=True)}
+        np.testing.assert_allclose(got.vectors, [of[unit.id] for unit in units], rtol=0, atol=1e-6)
+
+    def test_since(self, store: Store) -> None:
+        """`since` reads sessions changed after a revision, whole, tombstones among them."""
+        for sequence in range(4):
+            record = make_record(self.store_of, f"s{sequence}", sequence, revision=sequence + 1, n_units=(1, 2, 0, 0))
+            store.put(make_batch([record], make_units(record), seed=sequence))
+        gone = make_record(self.store_of, "", 1, revision=5, is_deleted=True)
+        named = make_units(make_record(self.store_of, "s1", 1, n_units=(1, 2, 0, 0)))
+        head = Head(self.store_of, "epoch", 5, 4)
+        store.put(make_batch([gone], head=head, obsolete=[unit.id for unit in named]))
+        assert [record.sequence for record in load_all(store, self.store_of).records] == [0, 2, 3]
+        delta = load_all(store, self.store_of, since=3)
+        assert [record.sequence for record in delta.records] == [1, 3]
+        assert delta.records[0] == gone
+        assert [unit.session_id for unit in delta.units] == ["s3"] * 3
+        assert delta.heads == (head,)
+        assert load_all(store, self.store_of, since=5).records == ()
+        assert store.fetch(self.store_of, [unit.id for unit in named]) == []
+
+    def test_units_no_record_names_are_never_seen(self, store: Store) -> None:
+        """Rows written ahead of their record stay invisible, and a record that names them shows them."""
+        record = make_record(self.store_of, "s", 0, n_units=(1, 2, 0, 0))
+        more = replace(record, revision=2, n_units=(1, 3, 0, 0))
+        units = make_units(more)
+        store.put(make_batch([record], units))
+        assert len(load_all(store, self.store_of).units) == 3
+        assert any("no session names" in line for line in store.check())
+        store.put(make_batch([more]))
+        assert load_all(store, self.store_of).units == tuple(units)
+        assert store.check() == []
+
+    def test_growth_in_place(self, store: Store) -> None:
+        """The open exchange is written again under its id; text, spans, vector and edges are the new ones."""
+        record = make_record(self.store_of, "s", 0, n_units=(0, 1, 0, 0), n_turns=1, is_open=True)
+        (unit,) = make_units(record)
+        target = unit_id(self.store_of, "t", 1, Granularity.TURN, 0)
+        unit = replace(unit, text="user: hi", spans=(Span("user", 6, 8),))
+        many = [Association(unit.id, target, 0.25)] * 400
+        store.put(make_batch([record], [unit], associations={unit.id: many}))
+        grown = replace(unit, text="user: hi\nbot: ho", spans=(Span("user", 6, 8), Span("bot", 14, 16)), n_windows=2)
+        few = [Association(unit.id, target, 0.5)]
+        store.put(make_batch([replace(record, n_turns=2)], [grown], associations={unit.id: few}, seed=9))
+        got = load_all(store, self.store_of)
+        assert got.units == (grown,)
+        assert got.associations == {unit.id: tuple(few)}
+        np.testing.assert_allclose(got.vectors, unit_vectors(1, 9), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(got.windows[unit.id], unit_vectors(2, 10), rtol=0, atol=1e-6)
+
+    def test_same_batch_twice(self, store: Store) -> None:
+        """A retry changes nothing."""
+        batch = rich_batch(self.store_of)
+        store.put(batch)
+        once = load_all(store, self.store_of)
+        store.put(batch)
+        assert_same(load_all(store, self.store_of), once)
+        assert store.check() == []
+
+    def test_obsolete_rows_are_gone(self, store: Store) -> None:
+        """A next generation replaces the last one; what it was made of can no longer be fetched."""
+        old = rich_batch(self.store_of)
+        store.put(old)
+        record = replace(old.records[0], generation=3, revision=8, n_units=(1, 1, 0, 0))
+        units = make_units(record, "new")
+        store.put(make_batch([record], units, obsolete=[unit.id for unit in old.units]))
+        assert load_all(store, self.store_of).units == tuple(units)
+        assert store.fetch(self.store_of, [unit.id for unit in old.units]) == []
+        assert store.check() == []
+
+    def test_fetch(self, store: Store) -> None:
+        """Units come in the order asked for, repeated if asked twice; unknown and foreign ids are left out."""
+        batch = rich_batch(self.store_of)
+        store.put(batch)
+        foreign = make_session("somebody else")
+        store.put(foreign)
+        asked = random.Random(2).sample(list(batch.units), len(batch.units))
+        asked.append(asked[0])
+        unknown = [unit_id("x", "y", 0, Granularity.TURN, 0), "", "not an id", "\x00", f"{batch.units[0].id}:w1"]
+        ids = [*unknown, *(unit.id for unit in asked), foreign.units[0].id, *unknown]
+        assert store.fetch(self.store_of, ids) == asked
+        assert store.fetch(self.store_of, []) == []
+
+    def test_namespaces_are_apart(self, store: Store) -> None:
+        """Whatever namespaces are called, each reads, fetches and deletes its own rows only."""
+        batches = {name: make_session(name, n_turn_units=1) for name in HOSTILE}
+        for batch in batches.values():
+            store.put(batch)
+        assert store.namespaces() == sorted(HOSTILE)
+        for name, batch in batches.items():
+            got = load_all(store, name)
+            assert got.units == tuple(batch.units)
+            assert {record.namespace for record in got.records} == {name}
+            assert store.head(name) == batch.head
+            ids = [unit.id for other in batches.values() for unit in other.units]
+            assert store.fetch(name, ids) == list(batch.units)
+        for name in HOSTILE[::2]:
+            store.delete(name)
+        assert store.namespaces() == sorted(HOSTILE[1::2])
+        for name in HOSTILE[1::2]:
+            assert load_all(store, name).units == tuple(batches[name].units)
+        assert store.check() == []
+
+    def test_delete(self, store: Store) -> None:
+        """A deleted namespace has no head and no rows; begun anew, nothing of the old one is in it."""
+        batch = rich_batch(self.store_of)
+        store.put(batch)
+        store.put(make_session(self.store_of, "second", 5))
+        store.delete(self.store_of)
+        assert store.head(self.store_of) is None
+        assert list(store.load(self.store_of)) == []
+        assert list(store.load(self.store_of, since=0)) == []
+        assert store.fetch(self.store_of, [unit.id for unit in batch.units]) == []
+        assert store.namespaces() == store.check() == []
+        store.delete(self.store_of)
+        anew = make_record(self.store_of, "anew", 6, n_units=(1, 0, 0, 0))
+        store.put(make_batch([anew], make_units(anew), head=Head(self.store_of, "another", 1, 7)))
+        assert load_all(store, self.store_of).records == (anew,)
+
+    def test_more_than_a_page(self, store: Store) -> None:
+        """6,000 units come back whole, in order, in several pages of whole sessions; one session may be the largest."""
+        sizes = [2_500, *[35] * 100]
+        records = [
+            make_record(self.store_of, f"s{n}", n, n_units=(0, n_units, 0, 0)) for n, n_units in enumerate(sizes)
+        ]
+        batches = [make_batch(records[:1], make_units(records[0])), make_batch(records[1:], [
+            unit for record in records[1:] for unit in make_units(record)
+        ], seed=2)]  # fmt: skip
+        for batch in batches:
+            store.put(batch)
+        got = load_all(store, self.store_of)
+        assert got.n_pages > 1
+        assert got.records == tuple(records)
+        assert got.units == tuple(unit for batch in batches for unit in batch.units)
+        np.testing.assert_allclose(got.vectors, np.concatenate([batch.vectors for batch in batches]), rtol=0, atol=1e-6)
+        for page in store.load(self.store_of):
+            assert {unit.session_id for unit in page.units} == {record.session_id for record in page.records}
+        assert len(store.fetch(self.store_of, [unit.id for unit in got.units])) == 6_000
+        store.delete(self.store_of)
+        assert store.check() == []
+
+    def test_meta(self, store: Store) -> None:
+        """Meta is replaced whole, and is no namespace."""
+        store.set_meta({"embedder": "x", "probe": [0.5, 1.0], "nested": {"a": None}})
+        store.set_meta({"embedder": "ü", "n": 3})
+        assert store.meta() == {"embedder": "ü", "n": 3}
+        assert store.namespaces() == store.check() == []
+
+    def test_what_is_returned_is_not_shared(self, store: Store) -> None:
+        """A caller that changes its own arrays and lists afterwards changes nothing in the store."""
+        metadata = {"list": [1]}
+        record = make_record(self.store_of, "s", 0, n_units=(1, 0, 0, 0), metadata=metadata)
+        batch = make_batch([record], make_units(record))
+        store.put(batch)
+        metadata["list"].append(2)
+        batch.vectors[:] = 0
+        got = load_all(store, self.store_of)
+        assert got.records[0].metadata == {"list": [1]}
+        np.testing.assert_allclose(got.vectors, unit_vectors(1, 0), rtol=0, atol=1e-6)
+
+    def test_bad_batches_are_refused_whole(self, store: Store) -> None:
+        """What cannot be kept raises before anything is written."""
+        good = make_session(self.store_of)
+        store.put(good)
+        kept = load_all(store, self.store_of)
+        record = make_record(self.store_of, "bad", 1, revision=2, n_units=(1, 1, 0, 0))
+        batch = make_batch([record], make_units(record))
+        wide = np.ones((2, N_DIMS + 1), np.float32)
+        nan = np.full((2, N_DIMS), np.nan, np.float32)
+        stray = Association("0" * 32, batch.units[0].id, 0.5)
+        for error, bad in (
+            (ShapeError, replace(batch, vectors=wide, windows=wide[:0])),
+            (ShapeError, replace(batch, vectors=batch.vectors[:1])),
+            (ShapeError, replace(batch, window_owners=np.array([0], np.intp), windows=unit_vectors(1, 0))),
+            (ShapeError, replace(batch, units=[replace(batch.units[0], n_windows=2), batch.units[1]])),
+            (InvalidInputError, replace(batch, vectors=nan)),
+            (InvalidInputError, replace(batch, head=replace(batch.head, namespace="another"))),
+            (InvalidInputError, replace(batch, units=[batch.units[0], batch.units[0]])),
+            (InvalidInputError, replace(batch, units=[batch.units[0], replace(batch.units[1], id="no hash")])),
+            (InvalidInputError, replace(batch, associations={stray.source: [stray]})),
+            (InvalidInputError, replace(batch, obsolete=[batch.units[0].id])),
+            (InvalidInputError, replace(batch, records=[replace(record, metadata={"x": float("nan")})])),
+        ):
+            with pytest.raises(error):
+                store.put(bad)
+        assert store.head(self.store_of) == good.head
+        assert_same(load_all(store, self.store_of), kept)
+        assert store.check() == []
+
+    def test_a_missing_row_is_told_and_mended(self, store: Store) -> None:
+        """A record that names a row that is not there is never loaded silently; `repair` puts an empty one there."""
+        record = make_record(self.store_of, "s", 0, n_units=(1, 3, 0, 0))
+        units = make_units(record)
+        store.put(make_batch([record], [units[0], units[1], units[3]]))
+        with pytest.raises(StoreCorruptError, match="repair"):
+            list(store.load(self.store_of))
+        assert any("missing" in line for line in store.check())
+        assert store.repair()
+        got = load_all(store, self.store_of)
+        assert [unit.text for unit in got.units] == [units[0].text, units[1].text, "", units[3].text]
+        assert not got.vectors[2].any()
+        assert store.check() == store.repair() == []
+
+    def test_repair_keeps_what_is_named(self, store: Store) -> None:
+        """`repair` removes rows that no record names, and nothing else."""
+        batch = rich_batch(self.store_of)
+        store.put(batch)
+        before = load_all(store, self.store_of)
+        stray = make_record(self.store_of, "stray", 2, n_units=(1, 1, 0, 0))
+        store.put(make_batch([], make_units(stray), head=batch.head))
+        assert store.check()
+        assert store.repair()
+        assert store.check() == []
+        assert store.fetch(self.store_of, [unit.id for unit in make_units(stray)]) == []
+        assert_same(load_all(store, self.store_of), before)
+
+    def test_closed(self, open_store: OpenStore) -> None:
+        """After `close`, which may be called twice, every call raises ClosedError, a load under way too."""
+        store = open_store()
+        batch = make_session(self.store_of)
+        store.put(batch)
+        under_way = store.load(self.store_of)
+        store.close()
+        store.close()
+        calls: list[Callable[[], object]] = [
+            lambda: store.put(batch),
+            lambda: store.head(self.store_of),
+            lambda: store.load(self.store_of),
+            lambda: store.fetch(self.store_of, [batch.units[0].id]),
+            lambda: store.delete(self.store_of),
+            store.namespaces,
+            store.meta,
+            lambda: store.set_meta({}),
+            store.erase,
+            store.check,
+            store.repair,
+            lambda: next(under_way),
+        ]
+        for call in calls:
+            with pytest.raises(ClosedError):
+                call()
+
+    def test_a_reader_sees_one_generation_whole(self, store: Store) -> None:
+        """While a session is replaced again and again, a reader finds all of one generation, never half of two."""
+        stop = threading.Event()
+
+        def write() -> None:
+            old: Sequence[str] = ()
+            try:
+                for generation in range(1, 25):
+                    record = make_record(
+                        self.store_of, "s", 0, generation=generation, revision=generation, n_turns=generation,
+                        n_units=(1, 1 + generation % 5, 1, 1),
+                    )  # fmt: skip
+                    units = make_units(record, str(generation))
+                    store.put(make_batch([record], units, obsolete=old, seed=generation))
+                    old = [unit.id for unit in units]
+            finally:
+                stop.set()
+
+        seen = set()
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            while not stop.is_set():
+                for batch in store.load(self.store_of):
+                    (record,) = batch.records
+                    assert list(batch.units) == make_units(record, str(record.generation))
+                    np.testing.assert_allclose(
+                        batch.vectors, unit_vectors(len(batch.units), record.generation), rtol=0, atol=1e-6
+                    )
+                    seen.add(record.generation)
+            writing.result()
+        assert len(load_all(store, self.store_of).units) == 3 + 1 + 24 % 5
+        assert store.check() == []
+
+    def test_many_threads(self, store: Store) -> None:
+        """Eight threads write, read and delete eight namespaces at once, and none disturbs another."""
+
+        def live(n: int) -> None:
+            name = f"user-{n}"
+            for sequence in range(4):
+                store.put(make_session(name, f"s{sequence}", sequence, n_turn_units=1 + n % 3))
+                got = load_all(store, name)
+                assert [record.sequence for record in got.records] == list(range(sequence + 1))
+                assert {unit.namespace for unit in got.units} == {name}
+                assert store.fetch(name, [got.units[-1].id]) == [got.units[-1]]
+            if n % 2:
+                store.delete(name)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(live, range(8)))
+        assert store.namespaces() == [f"user-{n}" for n in range(0, 8, 2)]
+        assert store.check() == []
+
+    def test_a_random_walk_ends_where_the_reference_does(self, store: Store) -> None:
+        """Adding, growing, replacing and deleting at random leaves what `InMemoryStore` has."""
+        reference = InMemoryStore()
+        for n, act in enumerate(_random_walk(seed=5, n_steps=40)):
+            for each in (store, reference):
+                act(each)
+            if n % 8 == 0:
+                for name in ("ann", "bob"):
+                    assert store.head(name) == reference.head(name)
+                    for since in (None, n // 2):
+                        assert_same(load_all(store, name, since), load_all(reference, name, since))
+        assert store.namespaces() == reference.namespaces()
+        assert store.check() == reference.check() == []
+
+
+class PersistentStoreContract(StoreContract):
+    """What a store promises that outlives its process: `open_store` after `close` gives the same rows."""
+
+    def test_reopened(self, open_store: OpenStore) -> None:
+        """Everything that was acknowledged is there when the store is opened again."""
+        store = open_store()
+        store.put(rich_batch(self.store_of))
+        store.put(make_session("second"))
+        store.set_meta({"embedder": "x"})
+        before = [load_all(store, name) for name in (self.store_of, "second")]
+        store.close()
+        store = open_store()
+        assert store.meta() == {"embedder": "x"}
+        assert store.namespaces() == sorted([self.store_of, "second"])
+        for name, was in zip((self.store_of, "second"), before, strict=True):
+            assert_same(load_all(store, name), was)
+        assert store.check() == []
+        store.put(make_session("second", "more", 1))
+        store.close()
+
+
+def _random_walk(*, seed: int, n_steps: int) -> Iterator[Callable[[Store], None]]:
+    """Yield acts upon a store: each leaves whole sessions."""
+    dice = random.Random(seed)
+    living: dict[str, dict[int, SessionRecord]] = {}
+    numbers: dict[str, int] = {}
+    for revision in range(1, n_steps + 1):
+        name = dice.choice(["ann", "bob"])
+        sessions = living.setdefault(name, {})
+        number = numbers.get(name, 0)
+        kind = dice.choice(["add", "add", "grow", "replace", "forget", "delete"] if sessions else ["add"])
+        if kind == "delete" and dice.random() < 0.6:
+            kind = "add"
+        if kind == "delete":
+            living[name] = {}
+            yield lambda store, name=name: store.delete(name)  # type: ignore[misc]
+            continue
+        sequence = number if kind == "add" else dice.choice(sorted(sessions))
+        old = sessions.get(sequence)
+        record, units, obsolete = _step(kind, name, sequence, number, revision, old=old, dice=dice)
+        numbers[name] = number + (kind in ("add", "replace"))
+        sessions.pop(sequence, None)
+        if not record.is_deleted:
+            sessions[sequence] = record
+        edges = {unit.id: [Association(unit.id, units[0].id, dice.random())] for unit in units[1:]}
+        batch = make_batch(
+            [record], units, head=Head(name, "epoch", revision, numbers[name]), associations=edges, obsolete=obsolete,
+            seed=revision,
+        )  # fmt: skip
+        yield lambda store, batch=batch: store.put(batch)  # type: ignore[misc]
+
+
+def _step(
+    kind: str, name: str, sequence: int, number: int, revision: int, *, old: SessionRecord | None, dice: random.Random
+) -> tuple[SessionRecord, list[MemoryUnit], list[str]]:
+    """Return the record, the units and the obsolete ids of one act."""
+    was = [unit.id for unit in make_units(old)] if old else []
+    if kind == "forget":
+        return make_record(name, "", sequence, generation=sequence, revision=revision, is_deleted=True), [], was
+    if kind == "grow" and old:
+        n_session, n_turn, n_summary, n_keyword = old.n_units
+        record = replace(old, revision=revision, n_units=(n_session, n_turn + 1, n_summary, n_keyword))
+        turns = [unit for unit in make_units(record, f"r{revision}") if unit.granularity is Granularity.TURN]
+        return record, turns[-2:], []
+    record = make_record(
+        name, f"s{sequence}", sequence, generation=number, revision=revision, n_units=(1, dice.randint(1, 4), 1, 1),
+        metadata={"revision": revision},
+    )  # fmt: skip
+    units = [
+        replace(unit, n_windows=dice.choice([1, 1, 1, 2, 3]), spans=(Span("user", 0, position, MAY),))
+        for position, unit in enumerate(make_units(record, f"r{revision}"))
+    ]
+    return record, units, was
