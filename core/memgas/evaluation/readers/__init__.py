@@ -1,0 +1,1 @@
+"""One small file a format: the official files in, dialogues out."""

@@ -1,0 +1,142 @@
+"""Runs methods over a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from memgas.errors import InvalidInputError
+from memgas.evaluation.cached_embedder import CachedEmbedder, Progress
+from memgas.evaluation.dialogues import Dataset
+from memgas.evaluation.methods import DEFAULT_METHODS, BestOf, Method, methods_named
+from memgas.evaluation.metrics import FloatArray, gold_ranks, measure
+from memgas.evaluation.report import Judged, MethodResult, Report
+from memgas.evaluation.views import Summaries, Views
+from memgas.protocols import Embedder
+
+_CHOOSE_BY_K = 3
+
+
+def evaluate(
+    dataset: Dataset,
+    methods: Sequence[str | Method | BestOf] = DEFAULT_METHODS,
+    *,
+    embedder: Embedder,
+    ks: Sequence[int] = (3, 5, 10),
+    summaries: Summaries = "extractive",
+    progress: Progress | None = None,
+) -> Report:
+    """Ask every method every question that has evidence.
+
+    Parameters
+    ----------
+    dataset
+        From one of the readers.
+    methods
+        Names out of `METHODS`, or methods of your own.
+    embedder
+        Shared by all methods. Each text is embedded once; hand in a `CachedEmbedder` to keep vectors between runs.
+    ks
+        Cut-offs of the measures.
+    summaries
+        `from-file` uses the data set's own summaries, `extractive` those that MemGAS makes without a language model.
+    progress
+        Told `(what, done, total)` before each step and after the last.
+
+    Raises
+    ------
+    InvalidInputError
+        No question has evidence, a method is unknown or named twice, a cut-off is not positive, or summaries are wanted
+        from a file that has none.
+    """
+    chosen = _resolved(methods)
+    if not ks or any(k < 1 for k in ks):
+        raise InvalidInputError(f"expected cut-offs of at least 1; got {', '.join(map(str, ks)) or 'none'}")
+    if not dataset.n_questions:
+        raise InvalidInputError(f"{dataset.name}: expected at least one question with evidence; got none")
+    cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
+    leaves = _leaves(chosen)
+    runs = {leaf.name: _Run(leaf.name) for leaf in leaves}
+    dialogues = [dialogue for dialogue in dataset.dialogues if dialogue.judged]
+    total = len(dialogues) * len(leaves)
+    for at, dialogue in enumerate(dialogues):
+        views = Views(dialogue, cached, summaries=summaries)
+        for number, leaf in enumerate(leaves):
+            if progress:
+                progress(leaf.name, at * len(leaves) + number, total)
+            runs[leaf.name].take(leaf, views)
+    if progress:
+        progress("done", total, total)
+    results = {name: run.result(ks) for name, run in runs.items()}
+    return Report(
+        dataset=dataset.name,
+        embedder=cached.name,
+        summaries=summaries,
+        ks=tuple(ks),
+        questions=tuple(
+            Judged(dialogue.id, question.id, question.type, len(question.gold))
+            for dialogue in dialogues
+            for question in dialogue.judged
+        ),
+        methods=tuple(_best(method, results) for method in chosen),
+        n_dialogues=len(dialogues),
+        n_sessions=sum(len(dialogue.sessions) for dialogue in dialogues),
+        n_left_out=dataset.n_left_out,
+        embedding={"n_embedded": cached.n_embedded, "n_reused": cached.n_reused, "seconds": round(cached.seconds, 3)},
+    )
+
+
+class _Run:
+    """What one method has done so far."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._ranks: list[FloatArray] = []
+        self._add_seconds = 0.0
+        self._query_seconds = 0.0
+
+    def take(self, method: Method, views: Views) -> None:
+        """Rank one dialogue."""
+        ranking = method.rank(views)
+        asked = views.dialogue.judged
+        if len(ranking.orders) != len(asked):
+            raise InvalidInputError(
+                f"{self._name}: expected a ranking for each of {len(asked)} questions; got {len(ranking.orders)}"
+            )
+        self._ranks.extend(gold_ranks(order, q.gold) for order, q in zip(ranking.orders, asked, strict=True))
+        self._add_seconds += ranking.add_seconds
+        self._query_seconds += ranking.query_seconds
+
+    def result(self, ks: Sequence[int]) -> MethodResult:
+        """Measure it all."""
+        measures = np.array([measure(ranks, ks) for ranks in self._ranks])
+        return MethodResult(self._name, tuple(self._ranks), measures, self._add_seconds, self._query_seconds)
+
+
+def _resolved(methods: Sequence[str | Method | BestOf]) -> list[Method | BestOf]:
+    """Look up the methods that are given by name."""
+    found = [methods_named([method])[0] if isinstance(method, str) else method for method in methods]
+    names = [method.name for method in found]
+    if not names or len(set(names)) != len(names):
+        raise InvalidInputError(f"expected one or more methods, each named once; got {', '.join(names) or 'none'}")
+    return found
+
+
+def _leaves(methods: Sequence[Method | BestOf]) -> list[Method]:
+    """Return every method that has to run, each once."""
+    leaves: dict[str, Method] = {}
+    for method in methods:
+        for leaf in method.candidates if isinstance(method, BestOf) else (method,):
+            leaves.setdefault(leaf.name, leaf)
+    return list(leaves.values())
+
+
+def _best(method: Method | BestOf, results: dict[str, MethodResult]) -> MethodResult:
+    """Return a method's result; of several forms the one with the best recall_all@3, ties to the first."""
+    if not isinstance(method, BestOf):
+        return results[method.name]
+    tried = [results[candidate.name] for candidate in method.candidates]
+    best = max(tried, key=lambda result: sum(ranks.max() <= _CHOOSE_BY_K for ranks in result.ranks))
+    return replace(best, name=method.name, chosen=best.name)
