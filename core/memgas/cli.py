@@ -7,15 +7,15 @@ what was asked cannot be used; 1: it could not be done, or something is wrong.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, Literal, TextIO, TypeVar
 
 import click
 
+from memgas import rendering
 from memgas.errors import InvalidInputError, MemGASError, NotFoundError, SessionConflictError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from memgas.types import JSON
 
 Command = TypeVar("Command", bound=Callable[..., object])
-Item = TypeVar("Item")
 
 NAMESPACE = click.option("-n", "--namespace", required=True, metavar="NAME", help="Whose memory.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
@@ -94,17 +93,10 @@ def opened(path: str, embedder: str, *, create: bool = False) -> Iterator[MemGAS
         yield memory
 
 
-def progress(items: Sequence[Item], label: str) -> AbstractContextManager[Iterable[Item]]:
-    """Return a progress bar on stderr around items that take long."""
-    return click.progressbar(items, label=label, file=sys.stderr)
-
-
 def show(data: object, lines: Iterator[str], *, as_json: bool) -> None:
     """Print a result: one JSON value, or lines for people."""
     if as_json:
-        from memgas.rendering import plain
-
-        click.echo(json.dumps(plain(data), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(rendering.plain(data), ensure_ascii=False, indent=2))
     else:
         for line in lines:
             click.echo(line)
@@ -121,7 +113,7 @@ def demo() -> None:
     """Remember two people's year and ask about it. Nothing to configure, no network."""
     from memgas.demo import run_demo
 
-    for line in run_demo(width=terminal_width()):
+    for line in run_demo(width=rendering.terminal_width()):
         click.echo(line)
 
 
@@ -182,8 +174,6 @@ def search(
     where: JSON, max_tokens: int | None, path: str, embedder: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Find the sessions that matter for QUERY, best first."""
-    from memgas.rendering import hit_lines, router_line
-
     if where is not None and not isinstance(where, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--where")
     with opened(path, embedder) as memory:
@@ -194,11 +184,15 @@ def search(
         context = found.context(max_tokens=max_tokens)
         show({"context": context}, iter([context]), as_json=as_json)
         return
-    width = terminal_width()
+    width = rendering.terminal_width()
     lines = [
-        line for rank, hit in enumerate(found.hits, 1) for line in hit_lines(rank, hit, width=width, neighbours=True)
+        line
+        for rank, hit in enumerate(found.hits, 1)
+        for line in rendering.hit_lines(rank, hit, width=width, neighbours=True)
     ]
-    lines.append(click.style(f"  router  {router_line(found.trace.routes)}", dim=True) if lines else "Nothing found.")
+    lines.append(
+        click.style(f"  router  {rendering.router_line(found.trace.routes)}", dim=True) if lines else "Nothing found."
+    )
     show(
         {"query": query, "namespace": namespace, "hits": found.hits, "trace": found.trace}, iter(lines), as_json=as_json
     )
@@ -242,7 +236,7 @@ def export_(*, file: str, namespace: str, path: str, embedder: str) -> None:
 def import_(*, file: TextIO, path: str, embedder: str, as_json: bool) -> None:
     """Read sessions from FILE, or from standard input, as `export` wrote them."""
     lines = [line for line in file if line.strip()]
-    with opened(path, embedder, create=True) as memory, progress(lines, "importing") as bar:
+    with opened(path, embedder, create=True) as memory, rendering.progress(lines, "importing") as bar:
         n_sessions = memory.import_jsonl(bar)
     show({"n_sessions": n_sessions}, iter([f"{n_sessions} sessions imported"]), as_json=as_json)
 
@@ -253,13 +247,11 @@ def import_(*, file: TextIO, path: str, embedder: str, as_json: bool) -> None:
 @AS_JSON
 def stats(*, namespace: str | None, path: str, embedder: str, as_json: bool) -> None:
     """Count what is remembered."""
-    from memgas.rendering import mapping_lines, plain
-
     with opened(path, embedder) as memory:
         names = memory.namespaces() if namespace is None else [namespace]
-        counted = {name: plain(memory.stats(name)) for name in names}
+        counted = {name: rendering.plain(memory.stats(name)) for name in names}
     data = counted if namespace is None else counted[namespace]
-    show(data, mapping_lines(data), as_json=as_json)
+    show(data, rendering.mapping_lines(data), as_json=as_json)
 
 
 @main.command()
@@ -304,9 +296,42 @@ def forget(
         sys.exit(1)
 
 
-def terminal_width() -> int:
-    """Return the columns to write on: the terminal's, within reason."""
-    return min(max(shutil.get_terminal_size().columns, 60), 110)
+@main.command()
+@click.argument("dataset")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@EMBEDDER
+@click.option(
+    "--summaries",
+    type=click.Choice(["extractive", "from-file"]),
+    default="extractive",
+    show_default=True,
+    help="What MemGAS makes without a language model, or the data set's own.",
+)
+@click.option("--methods", metavar="A,B", help="Methods to compare; the usual ones when left out.")
+@click.option("--sample", type=int, metavar="N", help="Ask only N questions, each type in proportion.")
+@click.option("--seed", default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to keep vectors in, for the next run."
+)
+@AS_JSON
+def evaluate(
+    *, dataset: str, file: str, embedder: str, summaries: Literal["extractive", "from-file"], methods: str | None,
+    sample: int | None, seed: int, cache: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure how well sessions come back, on FILE in the format of DATASET: locomo, longmemeval, ..."""
+    from memgas import evaluation
+    from memgas.models import load_embedder
+
+    asked = evaluation.read_dataset(dataset, file)
+    if sample is not None:
+        asked = evaluation.sample_questions(asked, sample, seed=seed)
+    names = evaluation.DEFAULT_METHODS if methods is None else [name.strip() for name in methods.split(",")]
+    with (
+        closing(evaluation.CachedEmbedder(load_embedder(embedder), folder=cache)) as cached,
+        rendering.steps("evaluating") as told,
+    ):
+        report = evaluation.evaluate(asked, names, embedder=cached, summaries=summaries, progress=told)
+    show(report.as_dict() if as_json else None, iter([report.text()]), as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,22 @@
-"""Results -> text for a terminal, and -> JSON for a machine."""
+"""What a terminal shows, and what a machine reads: results as text and as JSON, progress on stderr."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from typing import TypeVar
 
 import click
 
 from memgas.errors import InvalidInputError
 from memgas.types import JSON, Evidence, Hit, Route
+
+Item = TypeVar("Item")
 
 
 def plain(value: object) -> JSON:
@@ -97,6 +103,28 @@ def clip(text: str, width: int) -> str:
             break
         kept.append(char)
     return "".join(kept).rstrip() + "…"
+
+
+def terminal_width() -> int:
+    """Return the columns to write on: the terminal's, within reason."""
+    return min(max(shutil.get_terminal_size().columns, 60), 110)
+
+
+def progress(items: Sequence[Item], label: str) -> AbstractContextManager[Iterable[Item]]:
+    """Return a progress bar on stderr around items that take long."""
+    return click.progressbar(items, label=label, file=sys.stderr)
+
+
+@contextmanager
+def steps(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what is told `(what, done, total)` and shows it as a progress bar on stderr."""
+    with click.progressbar(length=1, label=label, file=sys.stderr, item_show_func=lambda what: what) as bar:
+
+        def told(what: str, done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos, what)
+
+        yield told
 
 
 def _evidence_line(evidence: Evidence, width: int) -> str:
