@@ -78,7 +78,7 @@ def tokenize(text: str) -> list[str]:
         text = _GRAM_RUN.sub(lambda run: _grams(run.group(), terms), text)
     if "," in text:
         text = _THOUSANDS.sub("", text)
-    for word in _words().findall(text):
+    for word in word_pattern().findall(text):
         terms.extend(_expand(word) if len(word) <= 40 else _expand.__wrapped__(word))
     return terms
 
@@ -104,7 +104,7 @@ def _grams(run: str, terms: list[str]) -> str:
 
 
 @cache
-def _words() -> re.Pattern[str]:
+def word_pattern() -> re.Pattern[str]:
     r"""Return the pattern of a word or identifier; Python's `\w` lacks the vowel signs of Indic and other scripts."""
     spans = ((0x300, 0x1E00), (0x20D0, 0x2100), (0xA600, 0xAC00), (0x11000, 0x12000))
     marks = (chr(c) for span in spans for c in range(*span) if unicodedata.category(chr(c)).startswith("M"))
