@@ -1,0 +1,240 @@
+"""Personalized PageRank: where a walker is who starts at the seeds, follows an edge or starts again.
+
+`personalized_pagerank` is the reference, over the whole graph. `push_pagerank` touches only what the walker reaches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgas.errors import InvalidInputError, ShapeError
+from memgas.graph import AssociationGraph
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+
+def personalized_pagerank(
+    adjacency: csr_array, personalization: FloatArray, *, damping: float, tolerance: float
+) -> FloatArray:
+    """Compute personalized PageRank by power iteration.
+
+    Parameters
+    ----------
+    adjacency : (n_nodes, n_nodes) csr
+        Symmetric, weights not negative.
+    personalization : (n_nodes,) float64
+        Where the walker starts again; any scale.
+    damping
+        Chance of following an edge, in [0, 1).
+    tolerance
+        Largest L1 error of the result.
+
+    Returns
+    -------
+    (n_nodes,) float64
+        Sums to 1.
+
+    Raises
+    ------
+    ShapeError
+        The personalization is not one number a node.
+    InvalidInputError
+        It is negative somewhere, not finite, or 0 everywhere.
+
+    Notes
+    -----
+    x = d (W x + p · mass at nodes without edges) + (1 - d) p, with W the column-normalised adjacency: the mass at a node
+    without edges goes back to the personalization, as in networkx with `dangling=personalization` and in igraph. Each
+    iteration shrinks the error by `d`, so a change of `tolerance (1 - d) / d` leaves at most `tolerance`.
+    """
+    n_nodes = adjacency.shape[0]
+    if personalization.shape != (n_nodes,):
+        raise ShapeError(f"personalization must be ({n_nodes},), one number a node; got {personalization.shape}")
+    start = _normalised(personalization)
+    strength = np.asarray(adjacency.sum(axis=1), np.float64).ravel()
+    is_dangling = strength == 0
+    share = np.divide(1.0, strength, out=np.zeros(n_nodes), where=~is_dangling)
+    ranks = start
+    # The change shrinks by `damping` at least each time and begins at 2 at most: this loop ends.
+    while True:
+        followed = adjacency @ (ranks * share) + start * ranks[is_dangling].sum()
+        moved: FloatArray = damping * followed + (1 - damping) * start
+        change = np.abs(moved - ranks).sum()
+        ranks = moved
+        if change * damping <= tolerance * (1 - damping) or change < 1e-15:
+            return ranks
+
+
+def push_pagerank(
+    graph: AssociationGraph,
+    seeds: IndexArray,
+    personalization: FloatArray,
+    *,
+    damping: float,
+    tolerance: float,
+    weighted: bool,
+) -> tuple[IndexArray, FloatArray]:
+    """Compute personalized PageRank by pushing mass outwards from the seeds, until what is still moving is little.
+
+    Parameters
+    ----------
+    graph
+        Nodes without edges return their mass to the personalization.
+    seeds : (n_seeds,) intp
+        Distinct.
+    personalization : (n_seeds,) float64
+        Of each seed; any scale.
+    damping
+        Chance of following an edge, in [0, 1).
+    tolerance
+        Largest L1 error of the result, above 0.
+    weighted
+        Whether an edge is followed in proportion to its weight, or each as likely.
+
+    Returns
+    -------
+    nodes : (n_reached,) intp
+        The seeds first, then in the order they were reached.
+    scores : (n_reached,) float64
+        Never above the exact scores. What they lack to the sum of 1 is the L1 error, at most `tolerance`.
+
+    Raises
+    ------
+    ShapeError
+        The personalization is not one number a seed.
+    InvalidInputError
+        It is negative somewhere, not finite, or 0 everywhere.
+
+    Notes
+    -----
+    The forward push of Andersen, Chung and Lang (Local Graph Partitioning using PageRank Vectors, FOCS 2006), a whole
+    frontier at a time: of the residual `r` at a node, `(1 - d) r` stays and `d r` moves on. A residual that is not
+    pushed any more leaves its `(1 - d) r` behind, so only `d r` is lost. Each round pushes the largest residuals, as many
+    as it takes.
+    """
+    if personalization.shape != seeds.shape:
+        raise ShapeError(f"personalization must be {seeds.shape}, one number a seed; got {personalization.shape}")
+    start = _normalised(personalization)
+    strength = graph.strength if weighted else graph.degree
+    scores, residual = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
+    is_reached = np.zeros(graph.n_nodes, np.bool_)
+    residual[seeds], is_reached[seeds] = start, True
+    reached = seeds
+    while len(frontier := _frontier(reached, residual[reached], damping, tolerance)):
+        mass = residual[frontier]
+        residual[frontier] = 0.0
+        scores[frontier] += (1 - damping) * mass
+        leaving = strength[frontier]
+        is_dangling = leaving == 0
+        residual[seeds] += damping * mass[is_dangling].sum() * start
+        per_weight = damping * mass / np.where(is_dangling, 1.0, leaving)
+        index, neighbour, weight = graph.neighbours(frontier)
+        np.add.at(residual, neighbour, per_weight[index] * weight if weighted else per_weight[index])
+        fresh = _distinct(neighbour[~is_reached[neighbour]], graph.n_nodes)
+        is_reached[fresh] = True
+        reached = np.concatenate([reached, fresh])
+    return reached, scores[reached] + (1 - damping) * residual[reached]
+
+
+def strongest_path(
+    graph: AssociationGraph, ranks: FloatArray, seeds: IndexArray, target: int, *, damping: float, weighted: bool
+) -> tuple[IndexArray, FloatArray]:
+    """Find the path from a seed to a node that carries the most mass.
+
+    Parameters
+    ----------
+    graph
+        The walker's.
+    ranks : (n_nodes,) float64
+        Scores of PageRank from these seeds, 0 where it did not reach.
+    seeds : (n_seeds,) intp
+    target
+        A node.
+    damping, weighted
+        As for `push_pagerank`.
+
+    Returns
+    -------
+    nodes : (n_steps,) intp
+        The seed first and the target last; the target alone when it is a seed, or was not reached.
+    weights : (n_steps - 1,) float64
+        Of the edges between.
+
+    Notes
+    -----
+    Of all paths over nodes with a rank, the one with the largest  rank(seed) · Π d w / strength: what the walker carries
+    along it. The search goes back from the target, and gives up what cannot carry more than the best path found.
+    """
+    is_seed = np.zeros(graph.n_nodes, np.bool_)
+    is_seed[seeds] = ranks[seeds] > 0
+    if is_seed[target] or ranks[target] <= 0 or not is_seed.any():
+        return np.array([target], np.intp), np.zeros(0)
+    strength = graph.strength if weighted else graph.degree
+    carried, following, edge = np.zeros(graph.n_nodes), np.full(graph.n_nodes, -1, np.intp), np.zeros(graph.n_nodes)
+    carried[target] = 1.0
+    frontier, best, best_seed, most = np.array([target], np.intp), 0.0, -1, ranks[seeds].max()
+    while len(frontier):
+        index, node, weight = graph.neighbours(frontier)
+        gain = damping * carried[frontier[index]] * (weight if weighted else 1.0) / strength[node]
+        is_better = (gain > carried[node]) & (gain * most > best) & (ranks[node] > 0)
+        # Ascending, so that the best of several ways to a node is written last.
+        order = np.flatnonzero(is_better)[np.argsort(gain[is_better], kind="stable")]
+        node = node[order]
+        carried[node], following[node], edge[node] = gain[order], frontier[index[order]], weight[order]
+        frontier = np.unique(node)
+        ends = frontier[is_seed[frontier]]
+        if len(ends) and (carried[ends] * ranks[ends]).max() > best:
+            best_seed = int(ends[np.argmax(carried[ends] * ranks[ends])])
+            best = float(carried[best_seed] * ranks[best_seed])
+        frontier = frontier[carried[frontier] * damping * most > best]
+    if best_seed < 0:
+        return np.array([target], np.intp), np.zeros(0)
+    path = [best_seed]
+    while path[-1] != target:
+        path.append(int(following[path[-1]]))
+    return np.array(path, np.intp), edge[path[:-1]]
+
+
+def _normalised(personalization: FloatArray) -> FloatArray:
+    """Scale a personalization to the sum of 1, or say what is wrong with it."""
+    largest = personalization.max(initial=0.0)
+    if not (np.isfinite(personalization).all() and personalization.min(initial=0.0) >= 0 and largest > 0):
+        raise InvalidInputError(
+            "personalization must be finite, not negative, and above 0 somewhere; clip it, or make it uniform"
+        )
+    # By the largest first: a sum of large numbers overflows, and one of tiny ones is not exact.
+    scaled = personalization / largest
+    start: FloatArray = scaled / scaled.sum()
+    return start
+
+
+def _frontier(reached: IndexArray, residual: FloatArray, damping: float, tolerance: float) -> IndexArray:
+    """Choose the nodes to push: the fewest that bring the loss within the tolerance in this round, or all.
+
+    Stopping now loses `damping` times the residual. Pushing `m` of it lowers the residual by `(1 - damping) m`.
+    """
+    total = residual.sum()
+    excess = damping * total - tolerance
+    if excess <= 0:
+        return reached[:0]
+    needed = excess / (damping * (1 - damping))
+    if needed >= total:
+        return reached[residual > 0]
+    order = np.argsort(-residual, kind="stable")
+    n_pushed = int(np.searchsorted(np.cumsum(residual[order]), needed)) + 1
+    return reached[order[:n_pushed]]
+
+
+def _distinct(nodes: IndexArray, n_nodes: int) -> IndexArray:
+    """Drop repeats without sorting: of equal nodes, the one that wrote its place last stays."""
+    place = np.empty(n_nodes, np.intp)
+    place[nodes] = np.arange(len(nodes))
+    distinct: IndexArray = nodes[place[nodes] == np.arange(len(nodes))]
+    return distinct

@@ -1,0 +1,198 @@
+"""Similarities on one scale, seeds, and unit scores -> session scores -> the best sessions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgas.types import GRANULARITIES
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
+Reduce = Literal["max", "sum"]
+
+# A spread below this share of the values themselves is the rounding of float32, not a difference.
+_NO_SPREAD = 1e-6
+
+
+def standardise(values: NDArray[np.floating], mask: BoolArray | None) -> FloatArray:
+    """Turn values into z-scores.
+
+    Parameters
+    ----------
+    values : (n_units,)
+        Finite.
+    mask : (n_units,) bool or None
+        Which units count; None: all.
+
+    Returns
+    -------
+    (n_units,) float64
+        Mean 0 and variance 1 over those that count; 0 elsewhere, and everywhere if they are all equal.
+    """
+    if mask is not None:
+        scores = np.zeros(len(values))
+        scores[mask] = standardise(values[mask], None)
+        return scores
+    if not len(values):
+        return np.zeros(0)
+    wide = values.astype(np.float64)
+    mean = wide.mean()
+    wide -= mean
+    deviation = np.sqrt(wide @ wide / len(wide))
+    if deviation <= _NO_SPREAD * (abs(mean) + deviation):
+        return np.zeros(len(values))
+    wide /= deviation
+    return wide
+
+
+def unit_similarities(
+    cosines: NDArray[np.floating],
+    lexical: NDArray[np.floating],
+    granularity: NDArray[np.int8],
+    alive: BoolArray,
+    *,
+    lexical_weight: float,
+) -> FloatArray:
+    """Bring meaning and words on one scale: per granularity, z(z(cosine) + lexical_weight · z(BM25)).
+
+    Parameters
+    ----------
+    cosines, lexical : (n_units,)
+        Cosine to the query, and BM25.
+    granularity : (n_units,) int8
+        Axis of each unit's granularity.
+    alive : (n_units,) bool
+        The units whose mean and spread count.
+    lexical_weight
+        0: the cosine alone, raw, as in the published code.
+
+    Returns
+    -------
+    (n_units,) float64
+        0 for units that are not alive.
+    """
+    if lexical_weight == 0:
+        return np.where(alive, cosines, 0.0).astype(np.float64)
+    similarities = np.zeros(len(cosines))
+    for axis in range(len(GRANULARITIES)):
+        units = np.flatnonzero((granularity == axis) & alive)
+        by_meaning = standardise(cosines[units], None)
+        by_words = standardise(lexical[units], None)
+        similarities[units] = standardise(by_meaning + lexical_weight * by_words, None)
+    return similarities
+
+
+def choose_seeds(scores: FloatArray, allowed: BoolArray, *, n_seeds: int) -> tuple[IndexArray, FloatArray]:
+    """Choose the units that PageRank starts from.
+
+    Parameters
+    ----------
+    scores : (n_units,) float64
+        Finite.
+    allowed : (n_units,) bool
+        Which units may be seeds.
+    n_seeds
+        How many; all that are allowed, if they are fewer.
+
+    Returns
+    -------
+    seeds : (n,) intp
+        The best first, ties to the lower index, which is the older unit.
+    personalization : (n,) float64
+        Their scores, clipped at 0 and normalised to the sum of 1; equal shares when all are 0.
+    """
+    candidates = np.flatnonzero(allowed)
+    seeds = candidates[largest(scores[candidates], n_seeds)]
+    clipped = np.maximum(scores[seeds], 0.0)
+    highest = clipped.max(initial=0.0)
+    if highest <= 0:
+        return seeds, np.full(len(seeds), 1.0 / max(len(seeds), 1))
+    clipped /= highest
+    return seeds, clipped / clipped.sum()
+
+
+def session_scores(
+    scores: FloatArray,
+    session: NDArray[np.integer],
+    granularity: NDArray[np.int8],
+    allowed: BoolArray,
+    *,
+    n_sessions: int,
+    reduce: Reduce,
+) -> FloatArray:
+    """Gather unit scores by session and granularity.
+
+    Parameters
+    ----------
+    scores : (n_units,) float64
+    session : (n_units,) int
+        In [0, n_sessions).
+    granularity : (n_units,) int8
+    allowed : (n_units,) bool
+        Which units count.
+    n_sessions
+        Length of the result.
+    reduce
+        Per session and granularity the best unit's score, or the sum over its units (the published code).
+
+    Returns
+    -------
+    (n_sessions, n_granularities) float64
+        The row's sum is the session's score. 0 where it has no unit: the average, on a scale of z-scores.
+    """
+    n_granularities = len(GRANULARITIES)
+    units = np.flatnonzero(allowed)
+    cells = session[units].astype(np.intp) * n_granularities + granularity[units]
+    n_cells = n_sessions * n_granularities
+    if reduce == "sum":
+        parts = np.bincount(cells, scores[units], n_cells).astype(np.float64)
+    else:
+        parts = np.full(n_cells, -np.inf)
+        np.maximum.at(parts, cells, scores[units])
+        parts[np.isneginf(parts)] = 0.0
+    return parts.reshape(n_sessions, n_granularities)
+
+
+def top_sessions(scores: FloatArray, tie_break: FloatArray, allowed: BoolArray, *, top_k: int) -> IndexArray:
+    """Order the best sessions: by score, then by their plain score, then the older first.
+
+    Parameters
+    ----------
+    scores : (n_sessions,) float64
+        After PageRank; 0 for a session it did not reach.
+    tie_break : (n_sessions,) float64
+        Before it. It alone orders the sessions that were not reached.
+    allowed : (n_sessions,) bool
+    top_k
+        Most sessions returned.
+
+    Returns
+    -------
+    (n,) intp
+        Best first; `n` is `top_k`, or the number of allowed sessions if that is smaller.
+    """
+    candidates = np.flatnonzero(allowed)
+    if not len(candidates) or top_k <= 0:
+        return candidates[:0]
+    values = scores[candidates]
+    lowest = np.partition(values, max(len(values) - top_k, 0))[max(len(values) - top_k, 0)]
+    above, level = candidates[values > lowest], candidates[values == lowest]
+    kept = np.concatenate([above, level[largest(tie_break[level], top_k - len(above))]])
+    return kept[np.lexsort((kept, -tie_break[kept], -scores[kept]))]
+
+
+def largest(values: FloatArray, n: int) -> IndexArray:
+    """Return the indices of the `n` largest values, largest first, ties to the lower index; all if there are fewer."""
+    if n <= 0:
+        return np.zeros(0, np.intp)
+    if n < len(values):
+        lowest = np.partition(values, len(values) - n)[len(values) - n]
+        above, level = np.flatnonzero(values > lowest), np.flatnonzero(values == lowest)
+        kept = np.sort(np.concatenate([above, level[: n - len(above)]]))
+    else:
+        kept = np.arange(len(values))
+    return kept[np.argsort(-values[kept], kind="stable")]
