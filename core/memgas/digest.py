@@ -29,7 +29,7 @@ _SUMMARY_KEYS = ("summary", "摘要", "总结", "總結", "要約", "요약")
 _KEYWORD_KEYS = ("keywords", "keyword", "key_words", "keyphrases", "tags", "关键词", "關鍵詞", "キーワード", "키워드")
 _LABEL = re.compile(rf"^\W*(?:{'|'.join(_KEYWORD_KEYS)}|key words)\W*[:：]\s*", re.IGNORECASE)
 _LINE_LABEL = re.compile(
-    rf"^[\W_]*(?P<name>{'|'.join((*_SUMMARY_KEYS, *_KEYWORD_KEYS))})[\W_]*?[:：][*_\s]*(?P<rest>.*)$",
+    rf"^[ \t*_#>-]{{0,12}}(?P<name>{'|'.join((*_SUMMARY_KEYS, *_KEYWORD_KEYS))})[ *_]{{0,4}}[:：][*_]{{0,3}}(?P<rest>.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _SEPARATOR = re.compile(r"[;、，；\n\r\t|]|(?<!\d),|,(?!\d)|(?:^|(?<=\s))\(?\d{1,3}[.)]\s+")
