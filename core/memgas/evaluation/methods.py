@@ -94,11 +94,11 @@ class Memory:
         """Add the sessions to an empty memory in memory, and ask it each question."""
         digests = views.digests
         clock = _Clock(views)
-        memory = memory_of(views.dialogue, digests, embedder=views.embedder, config=self.config)
-        add_seconds = clock.read()
-        clock = _Clock(views)
-        orders = [ranked_by(memory, question.text, views.n_sessions) for question in views.dialogue.judged]
-        return Ranking(orders, add_seconds, clock.read())
+        with memory_of(views.dialogue, digests, embedder=views.embedder, config=self.config) as memory:
+            add_seconds = clock.read()
+            clock = _Clock(views)
+            orders = [ranked_by(memory, question.text, views.n_sessions) for question in views.dialogue.judged]
+            return Ranking(orders, add_seconds, clock.read())
 
 
 def memgas_variant(name: str, config: MemGASConfig) -> Memory:
@@ -163,6 +163,7 @@ def _methods() -> dict[str, Method | BestOf]:
         *bm25,
         BestOf("bm25", bm25),
         BestOf("dense", tuple(single)),
+        *rrf,
         BestOf("rrf", rrf),
         Baseline("zsum", z_sum),
         Memory("paper", MemGASConfig.paper()),

@@ -204,8 +204,9 @@ class Report:
     def _table(self, title: str, mask: NDArray[np.bool_]) -> Iterator[str]:
         names = measure_names(self.ks)
         columns = [names.index(f"{kind}@{k}") for kind in _SHOWN for k in self.ks] + [names.index("mrr")]
+        yield title
         width = 7 * len(self.ks)
-        yield f"{title:<22}" + "".join(f"{kind:>{width}}" for kind in _SHOWN)
+        yield f"{'':<22}" + "".join(f"{kind:^{width}}" for kind in _SHOWN).rstrip()
         yield f"{'':<22}" + "".join(f"{f'@{k}':>7}" for _ in _SHOWN for k in self.ks) + f"{'MRR':>7}"
         for result in self.methods:
             means = 100.0 * result.measures[mask][:, columns].mean(axis=0)

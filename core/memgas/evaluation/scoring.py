@@ -56,6 +56,6 @@ def reciprocal_ranks(scores: FloatArray) -> FloatArray:
        methods", SIGIR 2009.
     """
     orders = orders_of(scores)
-    ranks = np.empty_like(orders)
-    np.put_along_axis(ranks, orders, np.broadcast_to(np.arange(1, scores.shape[-1] + 1), orders.shape), axis=-1)
+    ranks = np.empty(orders.shape)
+    np.put_along_axis(ranks, orders, np.broadcast_to(np.arange(1.0, scores.shape[-1] + 1), orders.shape), axis=-1)
     return 1.0 / (RRF_K + ranks)
