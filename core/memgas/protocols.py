@@ -86,7 +86,18 @@ class Store(Protocol):
     """Keeps rows. One writer a namespace at a time; readers of other namespaces are not disturbed.
 
     The rules that every store keeps are the tests of `memgas.testing.StoreContract`.
+
+    Attributes
+    ----------
+    is_exclusive
+        Nobody else can write to it while it is open here, so that what was read stays true. Else readers look at
+        `head` first.
     """
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether nobody else can write."""
+        ...
 
     def put(self, batch: Batch) -> None:
         """Write a batch, all or nothing to any reader.

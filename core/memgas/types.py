@@ -69,11 +69,39 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What is written about a session: a summary and keywords."""
+    """What is written about a session.
+
+    Attributes
+    ----------
+    source
+        `llm`, `extractive`, or `given` (handed in).
+    """
 
     summary: str
     keywords: tuple[str, ...]
-    source: Literal["llm", "extractive", "given"]
+    source: str = "given"
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """One sitting, as it is handed in: what `add` takes, for many at once.
+
+    Attributes
+    ----------
+    session_id
+        None: a new random one.
+    happened_at
+        When it began, with a time zone. None: now.
+    digest
+        Spares making one.
+    """
+
+    turns: Sequence[Turn]
+    session_id: str | None = None
+    happened_at: datetime | None = None
+    metadata: JSON = None
+    digest: Digest | None = None
+    kind: Kind = "chat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,3 +428,25 @@ class Trace:
     verdict: FilterVerdict | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of one namespace, or of all together.
+
+    Attributes
+    ----------
+    n_pending
+        Sessions whose digest is missing or stale; `digest_pending` makes it.
+    n_units
+        Visible units by granularity.
+    """
+
+    n_namespaces: int
+    n_sessions: int
+    n_open: int
+    n_pending: int
+    n_turns: int
+    n_units: Mapping[str, int]
+    n_associations: int
+    n_windows: int

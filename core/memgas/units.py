@@ -86,6 +86,11 @@ def exchange_unit(exchange: Exchange, namespace: str, session_id: str, generatio
     )  # fmt: skip
 
 
+def pooled_unit(turns: Sequence[Turn], namespace: str, session_id: str, generation: int) -> MemoryUnit:
+    """Render a whole session as its one turn unit (the published code)."""
+    return exchange_unit(Exchange(0, tuple(turns)), namespace, session_id, generation, 0)
+
+
 def turns_of(units: Sequence[MemoryUnit]) -> tuple[Turn, ...]:
     """Return the turns that turn units hold, in order: the inverse of `exchange_unit`."""
     return tuple(

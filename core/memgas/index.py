@@ -1,0 +1,412 @@
+"""One namespace in memory: vectors, BM25, graph and session records; loaded from the store, grown in place.
+
+Text is not held: it is fetched from the store when it is to be shown. Not locked: the caller is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgas.graph import AssociationGraph
+from memgas.growth import TurnKey, turn_key
+from memgas.lexical import LexicalIndex, tokenize
+from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
+from memgas.units import turns_of
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What the mirror holds of one session.
+
+    Attributes
+    ----------
+    slot
+        Its number in the mirror: the order of loading, not of time.
+    nodes
+        Granularity to position to node.
+    keys
+        One per turn, in order.
+    exchange_starts
+        Position of an exchange to that of its first turn.
+    last_exchange
+        The turn unit that the next turn may join.
+    """
+
+    record: SessionRecord
+    slot: int
+    nodes: dict[Granularity, dict[int, int]] = field(default_factory=lambda: {g: {} for g in GRANULARITIES})
+    keys: list[TurnKey] = field(default_factory=list)
+    exchange_starts: dict[int, int] = field(default_factory=dict)
+    last_exchange: MemoryUnit | None = None
+
+    @property
+    def n_turns(self) -> int:
+        """Turns, tombstones included."""
+        return len(self.keys)
+
+    def all_nodes(self) -> list[int]:
+        """Return its nodes at every granularity."""
+        return [node for by_position in self.nodes.values() for node in by_position.values()]
+
+
+class NamespaceIndex:
+    """The mirror of one namespace.
+
+    Parameters
+    ----------
+    namespace
+        Whose.
+    n_dims
+        Width of the vectors.
+    k1, b
+        Of BM25.
+
+    Attributes
+    ----------
+    head
+        The store's head that this mirror shows; None before anything was written.
+    sessions
+        Session id to what is held of it, in no particular order.
+    graph
+        Over nodes; a node is a unit, alive or not.
+    lexical
+        BM25 over nodes, grouped by granularity.
+    """
+
+    def __init__(self, namespace: str, n_dims: int, *, k1: float, b: float) -> None:
+        self.namespace = namespace
+        self.n_dims = n_dims
+        self.head: Head | None = None
+        self.sessions: dict[str, SessionState] = {}
+        self.graph = AssociationGraph()
+        self.lexical = LexicalIndex(n_groups=len(GRANULARITIES), k1=k1, b=b)
+        self.n_nodes = 0
+        self._ids: list[str] = []
+        self._node_of: dict[str, int] = {}
+        self._slots: list[SessionState | None] = []
+        self._vectors = np.zeros((0, n_dims), np.float32)
+        self._granularity = np.zeros(0, np.int8)
+        self._session = np.zeros(0, np.int32)
+        self._age = np.zeros(0, np.int64)
+        self._alive = np.zeros(0, bool)
+        self._windows = np.zeros((0, n_dims), np.float32)
+        self._window_node = np.zeros(0, np.int32)
+        self.n_windows = 0
+        self._waiting: dict[str, list[tuple[int, float]]] = {}
+        self._staged: set[int] = set()
+
+    # what is held
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """Association vectors, `(n_nodes, n_dims)`."""
+        return self._vectors[: self.n_nodes]
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """Which nodes are visible units with text, `(n_nodes,)`."""
+        return self._alive[: self.n_nodes]
+
+    @property
+    def granularity(self) -> NDArray[np.int8]:
+        """Granularity axis of each node, `(n_nodes,)`."""
+        return self._granularity[: self.n_nodes]
+
+    @property
+    def session(self) -> NDArray[np.int32]:
+        """Slot of each node's session, `(n_nodes,)`."""
+        return self._session[: self.n_nodes]
+
+    @property
+    def age(self) -> NDArray[np.int64]:
+        """Key that orders nodes from the oldest on, `(n_nodes,)`: by sequence, granularity, position."""
+        return self._age[: self.n_nodes]
+
+    @property
+    def n_slots(self) -> int:
+        """Slots ever given to sessions: the length of an `n_sessions` axis."""
+        return len(self._slots)
+
+    @property
+    def n_dead(self) -> int:
+        """Nodes that are no longer visible."""
+        return self.n_nodes - len(self._node_of)
+
+    def unit_id(self, node: int) -> str:
+        """Return the id of a node's unit."""
+        return self._ids[node]
+
+    def position(self, node: int) -> int:
+        """Return the position of a node's unit."""
+        return int(self._age[node]) & _POSITION
+
+    def exchange_node(self, state: SessionState, turn_position: int) -> int | None:
+        """Return the node of the exchange that holds a turn of a session."""
+        starts = state.exchange_starts
+        for position in sorted(starts, reverse=True):
+            if starts[position] <= turn_position:
+                return state.nodes[Granularity.TURN].get(position) if turn_position < state.n_turns else None
+        return None
+
+    def state(self, slot: int) -> SessionState | None:
+        """Return the session in a slot; None when it was deleted."""
+        return self._slots[slot]
+
+    def conversation(self, conversation_id: str) -> list[SessionState]:
+        """Return the sessions of a conversation, oldest first."""
+        states = [s for s in self.sessions.values() if s.record.conversation_id == conversation_id]
+        return sorted(states, key=lambda state: state.record.sequence)
+
+    @property
+    def is_staging(self) -> bool:
+        """Whether it holds what is not stored yet."""
+        return bool(self._staged)
+
+    def visible_sessions(self) -> list[SessionState]:
+        """Return the sessions that are stored, oldest first."""
+        states = [state for state in self.sessions.values() if state.slot not in self._staged]
+        return sorted(states, key=lambda state: state.record.sequence)
+
+    def n_older(self, sequence: int) -> int:
+        """Count the sessions that are older than a sequence number."""
+        return sum(state.record.sequence < sequence for state in self.sessions.values())
+
+    def candidates_for(self, record: SessionRecord) -> NDArray[np.bool_]:
+        """Return which nodes a session's units may be associated with, `(n_nodes,)`: others', younger staged ones not."""
+        hidden = [
+            slot
+            for slot, state in enumerate(self._slots)
+            if state is not None
+            and (
+                state.record.sequence == record.sequence
+                or (slot in self._staged and state.record.sequence > record.sequence)
+            )
+        ]
+        allowed: NDArray[np.bool_] = self.alive.copy()
+        if hidden:
+            allowed &= ~np.isin(self.session, hidden)
+        return allowed
+
+    def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the cosine of each node to a normalised query `(n_dims,)`: `(n_nodes,)`, the best of its windows."""
+        cosines: NDArray[np.float32] = self.vectors @ query
+        if self.n_windows:
+            owners = self._window_node[: self.n_windows]
+            current = owners >= 0
+            by_window = (self._windows[: self.n_windows] @ query)[current]
+            owners = owners[current]
+            cosines[owners] = -1.0
+            np.maximum.at(cosines, owners, by_window)
+        return cosines
+
+    def windows_of(self, node: int) -> NDArray[np.float32]:
+        """Return the window vectors of a node, `(n_windows, n_dims)`; none when its text was read whole."""
+        windows: NDArray[np.float32] = self._windows[: self.n_windows][self._window_node[: self.n_windows] == node]
+        return windows
+
+    def associations(self) -> Iterator[Association]:
+        """Yield every association between visible units, once."""
+        adjacency = self.graph.to_csr().tocoo()
+        for source, target, weight in zip(adjacency.row, adjacency.col, adjacency.data, strict=True):
+            if source > target and self._alive[source] and self._alive[target]:
+                yield Association(self._ids[source], self._ids[target], float(weight))
+
+    def stats(self) -> Stats:
+        """Count what is visible."""
+        states = self.visible_sessions()
+        n_units = {
+            g.value: sum(bool(self._alive[node]) for state in states for node in state.nodes[g].values())
+            for g in GRANULARITIES
+        }
+        return Stats(
+            1,
+            len(states),
+            sum(state.record.is_open for state in states),
+            sum(state.record.is_pending for state in states),
+            sum(state.n_turns for state in states),
+            n_units,
+            sum(1 for _ in self.associations()),
+            int((self._window_node[: self.n_windows] >= 0).sum()),
+        )
+
+    # growing
+
+    def apply(self, batch: Batch) -> None:
+        """Take over what a batch made visible; the same for a page that was loaded and a write that was stored."""
+        self._take(batch)
+        self.head = batch.head
+
+    def stage(self, batch: Batch) -> None:
+        """Take over new sessions that are not stored yet: they count in the statistics, and are not to be returned."""
+        self._take(batch)
+        self._staged.update(self.sessions[record.session_id].slot for record in batch.records)
+
+    def publish(self, head: Head) -> None:
+        """Make visible what was staged: it is stored."""
+        self._staged.clear()
+        self.head = head
+
+    def _take(self, batch: Batch) -> None:
+        for record in batch.records:
+            self._apply_record(record)
+        nodes = np.array([self._put_unit(unit) for unit in batch.units], np.intp)
+        if len(nodes):
+            self._vectors[nodes] = batch.vectors
+            self._put_windows(nodes, batch)
+        self._put_associations(batch)
+        self._drop_nodes([self._node_of[uid] for uid in batch.obsolete if uid in self._node_of])
+
+    def _apply_record(self, record: SessionRecord) -> None:
+        if record.is_deleted:
+            for gone in [s for s in self.sessions.values() if s.record.sequence == record.sequence]:
+                self._drop_session(gone)
+            return
+        state = self.sessions.get(record.session_id)
+        if state is not None and state.record.sequence != record.sequence:
+            self._drop_session(state)
+            state = None
+        if state is None:
+            state = SessionState(record, len(self._slots))
+            self._slots.append(state)
+            self.sessions[record.session_id] = state
+        elif state.record.generation != record.generation:
+            self._drop_nodes(state.all_nodes())
+            state.nodes = {g: {} for g in GRANULARITIES}
+            state.keys, state.exchange_starts, state.last_exchange = [], {}, None
+        state.record = record
+
+    def _drop_session(self, state: SessionState) -> None:
+        self._drop_nodes(state.all_nodes())
+        self._slots[state.slot] = None
+        del self.sessions[state.record.session_id]
+
+    def _put_unit(self, unit: MemoryUnit) -> int:
+        """Make or renew a unit's node."""
+        node = self._node_of.get(unit.id)
+        state = self.sessions[unit.session_id]
+        if node is None:
+            node = self._new_node(unit, state)
+        else:
+            self.lexical.remove(node)
+            self._window_node[: self.n_windows][self._window_node[: self.n_windows] == node] = -1
+            self.graph.clear_sources(np.array([node]))
+        self._alive[node] = bool(unit.text)
+        if unit.text:
+            self.lexical.add(node, unit.granularity.axis, tokenize(unit.text))
+        if unit.granularity is Granularity.TURN:
+            self._put_turns(unit, state)
+        return node
+
+    def _new_node(self, unit: MemoryUnit, state: SessionState) -> int:
+        node = self.n_nodes
+        self._reserve(node + 1)
+        self._ids.append(unit.id)
+        self._node_of[unit.id] = node
+        self._granularity[node] = unit.granularity.axis
+        self._session[node] = state.slot
+        self._age[node] = (state.record.sequence << 34) | (unit.granularity.axis << 32) | unit.position
+        state.nodes[unit.granularity][unit.position] = node
+        self.n_nodes += 1
+        self.graph.add_nodes(1)
+        return node
+
+    @staticmethod
+    def _put_turns(unit: MemoryUnit, state: SessionState) -> None:
+        keys = [turn_key(turn) for turn in turns_of([unit])]
+        state.keys[unit.first_turn :] = keys
+        state.exchange_starts[unit.position] = unit.first_turn
+        state.last_exchange = unit
+
+    def _put_windows(self, nodes: NDArray[np.intp], batch: Batch) -> None:
+        n_new = len(batch.windows)
+        if not n_new:
+            return
+        end = self.n_windows + n_new
+        self._windows = _grown(self._windows, end)
+        self._window_node = _grown(self._window_node, end)
+        self._windows[self.n_windows : end] = batch.windows
+        self._window_node[self.n_windows : end] = nodes[batch.window_owners]
+        self.n_windows = end
+
+    def _put_associations(self, batch: Batch) -> None:
+        """Add edges to the graph; one whose target is not here yet waits for it."""
+        edges: list[tuple[int, int, float]] = []
+        for source_id, associations in batch.associations.items():
+            source = self._node_of[source_id]
+            for association in associations:
+                target = self._node_of.get(association.target)
+                if target is None:
+                    self._waiting.setdefault(association.target, []).append((source, association.similarity))
+                else:
+                    edges.append((source, target, association.similarity))
+        for unit in batch.units:
+            edges += [(source, self._node_of[unit.id], s) for source, s in self._waiting.pop(unit.id, ())]
+        edges = [edge for edge in edges if self._alive[edge[0]] and self._alive[edge[1]]]
+        if edges:
+            sources, targets, weights = zip(*edges, strict=True)
+            self.graph.add_edges(np.array(sources), np.array(targets), np.array(weights, np.float32))
+
+    def _drop_nodes(self, nodes: Sequence[int]) -> None:
+        if not nodes:
+            return
+        gone = np.array(nodes, np.intp)
+        self._alive[gone] = False
+        self._vectors[gone] = 0
+        self.graph.drop_nodes(gone)
+        current = self._window_node[: self.n_windows]
+        current[np.isin(current, gone)] = -1
+        for node in nodes:
+            self.lexical.remove(node)
+            self._node_of.pop(self._ids[node], None)
+            owner = self._slots[self._session[node]]
+            if owner is not None:
+                by_position = owner.nodes[GRANULARITIES[self._granularity[node]]]
+                if by_position.get(self.position(node)) == node:
+                    del by_position[self.position(node)]
+
+    def _reserve(self, n_nodes: int) -> None:
+        self._vectors = _grown(self._vectors, n_nodes)
+        self._granularity = _grown(self._granularity, n_nodes)
+        self._session = _grown(self._session, n_nodes)
+        self._age = _grown(self._age, n_nodes)
+        self._alive = _grown(self._alive, n_nodes)
+
+
+_POSITION = (1 << 32) - 1
+_T = TypeVar("_T", bound=np.generic)
+
+
+def total(counted: Sequence[Stats]) -> Stats:
+    """Add up the counts of several namespaces."""
+    return Stats(
+        sum(one.n_namespaces for one in counted),
+        sum(one.n_sessions for one in counted),
+        sum(one.n_open for one in counted),
+        sum(one.n_pending for one in counted),
+        sum(one.n_turns for one in counted),
+        {g.value: sum(one.n_units[g.value] for one in counted) for g in GRANULARITIES},
+        sum(one.n_associations for one in counted),
+        sum(one.n_windows for one in counted),
+    )
+
+
+def load(namespace: str, n_dims: int, batches: Iterable[Batch], *, k1: float, b: float) -> NamespaceIndex:
+    """Build the mirror of a namespace from what its store yields."""
+    index = NamespaceIndex(namespace, n_dims, k1=k1, b=b)
+    for batch in batches:
+        index.apply(batch)
+    return index
+
+
+def _grown(array: NDArray[_T], n_rows: int) -> NDArray[_T]:
+    """Return an array with room for `n_rows`: itself, or a copy half as large again."""
+    if n_rows <= len(array):
+        return array
+    grown = np.zeros((max(n_rows, 64, len(array) * 3 // 2), *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown

@@ -1,0 +1,552 @@
+"""MemGAS: the public face. The steps of a write are in `remembering.py`, those of a retrieval in `recalling.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Literal, Self
+
+import numpy as np
+
+from memgas import opening, transfer
+from memgas.aio import twin
+from memgas.checks import check_count, check_name, check_query, check_time, check_vector, clean_turns
+from memgas.config import MemGASConfig
+from memgas.errors import ClosedError, InvalidInputError
+from memgas.fingerprint import Fingerprint
+from memgas.index import total
+from memgas.models import load_embedder
+from memgas.models.calls import SafeEmbedder, SafeLLM
+from memgas.protocols import LLM, Embedder, Store
+from memgas.recalling import Recalling, Request
+from memgas.retrieval import Retrieval
+from memgas.sessions import Sessions
+from memgas.types import GRANULARITIES, JSON, Added, Granularity, Kind, NewSession, Session, SessionRecord, Stats, Turn
+from memgas.where import Where, check_where, matches
+from memgas.workspace import Workspace, unshare
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from chromadb.api import ClientAPI
+    from numpy.typing import NDArray
+
+
+class MemGAS:
+    """Long-term memory: keeps every word, finds the right one, shows why.
+
+    Parameters
+    ----------
+    path
+        A folder, made if it is missing: Chroma on disk. Opened twice in one process it is shared.
+    client
+        A Chroma client instead, such as `chromadb.HttpClient(...)`.
+    store
+        A store instead; closed with the memory.
+    embedder
+        Any object with the members of `Embedder`, or the name of one in `memgas.models`. None: the offline default.
+    llm
+        Any object with the members of `LLM`, for digests and the filter. None: digests by extraction, no filter.
+    config
+        Settings.
+    collection_prefix
+        Begins the names of the Chroma collections.
+    clock
+        Tells the time, with a zone.
+
+    Raises
+    ------
+    MissingExtraError
+        The embedder's package is not installed.
+    InvalidInputError
+        Not exactly one of `path`, `client`, `store` was given.
+    StoreLockedError
+        Another process has the folder open.
+    StoreMismatchError
+        The store was made with another embedder.
+
+    Notes
+    -----
+    `namespace` is whose memory it is, and is always given. Every method has an async twin with an `a` in front. All may
+    be called from any thread.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        client: ClientAPI | None = None,
+        store: Store | None = None,
+        embedder: Embedder | str | None = None,
+        llm: LLM | None = None,
+        config: MemGASConfig | None = None,
+        collection_prefix: str = "memgas",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.config = config or MemGASConfig()
+        chosen = load_embedder(embedder or "fast-use") if embedder is None or isinstance(embedder, str) else embedder
+        self.embedder = SafeEmbedder(chosen, batch_size=32)
+        self.llm = None if llm is None else SafeLLM(llm)
+        self._clock = clock
+        self._key, self._shared, self._known = opening.open_workspace(
+            path, client, store, embedder=self.embedder, config=self.config, collection_prefix=collection_prefix
+        )
+        self._is_closed = False
+        self._sessions = Sessions(lambda: self._workspace, self.embedder, self.llm, self.config, clock)
+        self._recalling = Recalling(lambda: self._workspace, self.embedder, self.llm, self.config)
+
+    @classmethod
+    def in_memory(
+        cls,
+        *,
+        embedder: Embedder | str | None = None,
+        llm: LLM | None = None,
+        config: MemGASConfig | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> Self:
+        """Open a memory that lasts as long as the process."""
+        from memgas.stores.in_memory import InMemoryStore
+
+        return cls(store=InMemoryStore(), embedder=embedder, llm=llm, config=config, clock=clock)
+
+    # writing
+
+    def add(
+        self,
+        turns: Sequence[Turn],
+        *,
+        namespace: str,
+        session_id: str | None = None,
+        happened_at: datetime | None = None,
+        metadata: JSON = None,
+        kind: Kind = "chat",
+    ) -> Added:
+        """Remember a whole session.
+
+        The same turns again change nothing and call no model; stored turns as a prefix let the session grow by the
+        rest.
+
+        Parameters
+        ----------
+        turns
+            In order. May be empty for an item.
+        session_id
+            None: a new random one.
+        happened_at
+            When it began, with a time zone. None: now.
+        metadata
+            One JSON value.
+        kind
+            An item is outside chat recall unless asked for.
+
+        Raises
+        ------
+        InvalidInputError
+            Blank or missing turns, a blank namespace, a naive time, metadata that is not JSON.
+        SessionConflictError
+            Other turns are stored under this id.
+        EmbedderError
+            Nothing was written. (A failing LLM leaves the session pending instead: see `Added.degraded`.)
+        StoreError
+            Nothing was written.
+        """
+        return self.add_many([NewSession(turns, session_id, happened_at, metadata, None, kind)], namespace=namespace)[0]
+
+    def add_many(
+        self,
+        sessions: Iterable[NewSession],
+        *,
+        namespace: str,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Added]:
+        """Remember many sessions, in order; the result is that of adding them one by one.
+
+        Parameters
+        ----------
+        sessions
+            Written a few at a time: after an error the first ones may be stored, and the same call again is harmless.
+        progress
+            Called with the number of sessions written so far.
+        """
+        check_name(namespace, "namespace")
+        self._fingerprint()
+        return self._sessions.add(namespace, sessions, progress)
+
+    def append(
+        self,
+        turns: Turn | Sequence[Turn],
+        *,
+        namespace: str,
+        conversation_id: str | None = None,
+        session_id: str | None = None,
+        at: int | None = None,
+    ) -> Added:
+        """Remember turns the moment they are said.
+
+        Parameters
+        ----------
+        turns
+            The next ones. A turn whose message id is known is skipped.
+        conversation_id
+            A thread: a series of sessions `thread`, `thread#2`, ...; the next one begins after idle time or when full.
+        session_id
+            One session instead, however long; a closed one is opened again.
+        at
+            Position of the first turn, for callers without message ids: what is stored there already is skipped.
+
+        Raises
+        ------
+        InvalidInputError
+            As for `add`; not exactly one of `conversation_id` and `session_id`; a negative `at`.
+        SessionConflictError
+            Another text is stored under the same message id, or at the same position.
+        """
+        check_name(namespace, "namespace")
+        given = clean_turns([turns] if isinstance(turns, Turn) else turns)
+        if (conversation_id is None) == (session_id is None):
+            raise InvalidInputError("exactly one of conversation_id and session_id is needed")
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int) or at < 0):
+            raise InvalidInputError(f"at must be a position from 0 on; got {at!r}")
+        self._fingerprint()
+        if conversation_id is not None:
+            return self._sessions.converse(namespace, check_name(conversation_id, "conversation_id"), given, at)
+        return self._sessions.append(namespace, check_name(session_id, "session_id"), given, at)
+
+    def close_session(self, session_id: str, *, namespace: str) -> None:
+        """End a session; its digest follows in the background. A closed one stays closed.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such session.
+        """
+        self._sessions.close_session(check_name(namespace, "namespace"), check_name(session_id, "session_id"))
+
+    def replace_session(
+        self,
+        turns: Sequence[Turn],
+        *,
+        namespace: str,
+        session_id: str,
+        happened_at: datetime | None = None,
+        metadata: JSON = None,
+        kind: Kind = "chat",
+    ) -> Added:
+        """Remember these turns in place of whatever the session held. `happened_at` None: as it was."""
+        check_name(namespace, "namespace")
+        check_name(session_id, "session_id")
+        self._fingerprint()
+        return self._sessions.replace(namespace, NewSession(turns, session_id, happened_at, metadata, None, kind))
+
+    def digest_pending(self, *, namespace: str | None = None) -> int:
+        """Make the digests that are missing or stale, now; return how many were made. None: in every namespace."""
+        self._fingerprint()
+        names = self.namespaces() if namespace is None else [check_name(namespace, "namespace")]
+        return sum(self._sessions.digest_pending(name) for name in names)
+
+    # forgetting
+
+    def delete_turn(self, session_id: str, position: int, *, namespace: str) -> None:
+        """Forget one turn. Its place and message id stay, so that nothing is renumbered and a retry does not revive it.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such session, or no turn at that position.
+        """
+        check_name(namespace, "namespace")
+        self._fingerprint()
+        self._sessions.delete_turn(namespace, check_name(session_id, "session_id"), position)
+
+    def delete_session(self, session_id: str, *, namespace: str) -> None:
+        """Forget a session; raise NotFoundError if there is none."""
+        check_name(namespace, "namespace")
+        self._sessions.delete_sessions(namespace, session_id=check_name(session_id, "session_id"))
+
+    def delete_conversation(self, conversation_id: str, *, namespace: str) -> None:
+        """Forget all sessions of a conversation; one that never was is fine."""
+        check_name(namespace, "namespace")
+        self._sessions.delete_sessions(namespace, conversation_id=check_name(conversation_id, "conversation_id"))
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Forget everything of a namespace; one that never was is fine."""
+        self._workspace.forget(check_name(namespace, "namespace"))
+
+    def erase(self, namespace: str | None = None) -> None:
+        """Remove the bytes of what was deleted from the disk. Takes seconds.
+
+        Parameters
+        ----------
+        namespace
+            Delete this one first. None: only what was deleted before.
+        """
+        if namespace is not None:
+            self.delete_namespace(namespace)
+        self._workspace.store.erase()
+
+    # reading
+
+    def retrieve(  # noqa: PLR0913 (keyword-only options of the public face)
+        self,
+        query: str,
+        *,
+        namespace: str,
+        top_k: int = 5,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        min_score: float = 0.0,
+        where: Where | None = None,
+        exclude_sessions: Collection[str] = (),
+        exclude_turns: Collection[tuple[str, int]] = (),
+        granularities: Collection[Granularity | str] = GRANULARITIES,
+        filter: Literal["llm"] | None = None,
+        kind: Kind | None = "chat",
+        query_vector: Sequence[float] | NDArray[np.float32] | None = None,
+    ) -> Retrieval:
+        """Find the sessions that matter for a query, best first.
+
+        Parameters
+        ----------
+        query
+            What is asked.
+        top_k
+            Most hits.
+        since, until
+            Bounds on when a session happened, both included.
+        min_score
+            Hits below this absolute score are left out; an irrelevant query scores low everywhere.
+        where
+            Session metadata: key to value, or to `$eq $ne $gt $gte $lt $lte`.
+        exclude_sessions, exclude_turns
+            Session ids, and (session id, position) pairs, that must not come back.
+        granularities
+            Which kinds of units may be found.
+        filter
+            "llm": let the LLM drop what does not help.
+        kind
+            None: chats and items.
+        query_vector : (n_dims,)
+            Spares embedding the query; its text still feeds BM25 and the filter.
+
+        Raises
+        ------
+        InvalidInputError
+            A blank query or namespace, `top_k` below 1, a naive time, an unknown operator or granularity, "llm" without
+            an LLM.
+        ShapeError
+            `query_vector` has another width.
+        EmbedderError
+            The query could not be embedded.
+        """
+        request = Request(
+            check_query(query),
+            check_name(namespace, "namespace"),
+            check_count(top_k, "top_k"),
+            None if since is None else check_time(since, "since"),
+            None if until is None else check_time(until, "until"),
+            _check_share(min_score),
+            check_where(where),
+            frozenset(exclude_sessions),
+            frozenset((session_id, position) for session_id, position in exclude_turns),
+            _check_granularities(granularities),
+            frozenset({"chat", "item"} if kind is None else {kind}),
+        )
+        if filter not in (None, "llm") or (filter == "llm" and self.llm is None):
+            raise InvalidInputError(f'filter must be None, or "llm" with MemGAS(llm=...); got {filter!r}')
+        vector = None if query_vector is None else check_vector(query_vector, self.embedder.n_dims)
+        if not self._sessions.has_words(request.namespace):
+            return self._recalling.nothing(request)
+        found = self._recalling.retrieve(request, self._fingerprint(), vector)
+        return self._recalling.filtered(found, self._clock()) if filter == "llm" else found
+
+    def get(self, session_id: str, *, namespace: str) -> Session:
+        """Return a session with all its turns; raise NotFoundError if there is none."""
+        return self._sessions.get(check_name(namespace, "namespace"), check_name(session_id, "session_id"))
+
+    def list_sessions(
+        self,
+        *,
+        namespace: str,
+        conversation_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        kind: Kind | None = "chat",
+    ) -> list[SessionRecord]:
+        """List sessions without their words, in the order they were added."""
+        low = None if since is None else check_time(since, "since")
+        high = None if until is None else check_time(until, "until")
+        condition = check_where(where)
+        with self._workspace.reading(check_name(namespace, "namespace")) as index:
+            records = [state.record for state in index.visible_sessions()]
+        return [
+            record
+            for record in records
+            if (conversation_id is None or record.conversation_id == conversation_id)
+            and (low is None or record.happened_at >= low)
+            and (high is None or record.happened_at <= high)
+            and (kind is None or record.kind == kind)
+            and matches(record.metadata, condition)
+        ]
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces that hold anything, sorted."""
+        return self._workspace.store.namespaces()
+
+    def graph(self, namespace: str) -> nx.Graph[str]:
+        """Return the association graph: unit ids with `session_id`, `granularity`, `position`; edges with `similarity`."""
+        import networkx
+
+        graph: nx.Graph[str] = networkx.Graph()
+        with self._workspace.reading(check_name(namespace, "namespace")) as index:
+            for state in index.visible_sessions():
+                for granularity, by_position in state.nodes.items():
+                    for position, node in by_position.items():
+                        graph.add_node(
+                            index.unit_id(node), session_id=state.record.session_id, granularity=granularity.value,
+                            position=position,
+                        )  # fmt: skip
+            for edge in index.associations():
+                if edge.source in graph and edge.target in graph:
+                    graph.add_edge(edge.source, edge.target, similarity=edge.similarity)
+        return graph
+
+    def stats(self, namespace: str | None = None) -> Stats:
+        """Count what is held. None: all namespaces together."""
+        names = self.namespaces() if namespace is None else [check_name(namespace, "namespace")]
+        counted = []
+        for name in names:
+            with self._workspace.reading(name) as index:
+                counted.append(index.stats())
+        return total(counted)
+
+    # moving
+
+    def export_jsonl(self, target: str | os.PathLike[str] | IO[str], *, namespace: str) -> int:
+        """Write a namespace as JSONL, a session a line; return the number of sessions."""
+        check_name(namespace, "namespace")
+        fingerprint = Fingerprint.from_json(self._workspace.store.meta())
+        lines = transfer.export_lines(self._workspace, self._sessions, namespace, fingerprint)
+        if not isinstance(target, (str, os.PathLike)):
+            return transfer.write_lines(target, lines)
+        with Path(target).open("w", encoding="utf-8") as file:
+            return transfer.write_lines(file, lines)
+
+    def import_jsonl(
+        self,
+        source: str | os.PathLike[str] | Iterable[str],
+        *,
+        namespace: str,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Read what `export_jsonl` wrote into a namespace; return the number of sessions that were new.
+
+        Texts are embedded again. Associations are kept if the embedder is the one of the export, else computed anew. A
+        session that is there already is skipped.
+
+        Raises
+        ------
+        InvalidInputError
+            A line cannot be used; the message names it. Lines before it may be stored, and importing again is harmless.
+        SessionConflictError
+            Other turns are stored under a session's id.
+        """
+        check_name(namespace, "namespace")
+        fingerprint = self._fingerprint()
+        if not isinstance(source, (str, os.PathLike)):
+            return transfer.import_lines(self._sessions, namespace, source, fingerprint, progress)
+        with Path(source).open(encoding="utf-8") as file:
+            return transfer.import_lines(self._sessions, namespace, file, fingerprint, progress)
+
+    # care
+
+    def check(self) -> list[str]:
+        """List what is wrong with the store, in words; nothing when all is well."""
+        return self._workspace.store.check()
+
+    def repair(self) -> list[str]:
+        """Mend what `check` finds as far as possible; list what was done."""
+        return self._workspace.store.repair()
+
+    def close(self) -> None:
+        """Finish the digests that are due and let go of the store. Twice is fine."""
+        if not self._is_closed:
+            self._shared.drain()
+            self._is_closed = True
+            unshare(self._key, self._shared)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, without blocking the event loop."""
+        # Not on the memory's own threads: they end with it.
+        await asyncio.to_thread(self.close)
+
+    @property
+    def _pool(self) -> Executor:
+        return self._workspace.pool
+
+    @property
+    def _workspace(self) -> Workspace:
+        if self._is_closed:
+            raise ClosedError("this memory is closed; open it again with MemGAS(...)")
+        return self._shared
+
+    def _fingerprint(self) -> Fingerprint:
+        """Return the store's fingerprint, checked once against the embedder."""
+        if self._known is None:
+            self._known = opening.fingerprint_of(self._workspace, self.embedder, self.config)
+        return self._known
+
+    aadd = twin(add)
+    aadd_many = twin(add_many)
+    aappend = twin(append)
+    aclose_session = twin(close_session)
+    areplace_session = twin(replace_session)
+    adigest_pending = twin(digest_pending)
+    adelete_turn = twin(delete_turn)
+    adelete_session = twin(delete_session)
+    adelete_conversation = twin(delete_conversation)
+    adelete_namespace = twin(delete_namespace)
+    aerase = twin(erase)
+    aretrieve = twin(retrieve)
+    aget = twin(get)
+    alist_sessions = twin(list_sessions)
+    anamespaces = twin(namespaces)
+    agraph = twin(graph)
+    astats = twin(stats)
+    aexport_jsonl = twin(export_jsonl)
+    aimport_jsonl = twin(import_jsonl)
+    acheck = twin(check)
+    arepair = twin(repair)
+
+
+def _check_share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InvalidInputError(f"min_score must be between 0 and 1; got {value!r}")
+    return float(value)
+
+
+def _check_granularities(values: Collection[Granularity | str]) -> frozenset[Granularity]:
+    known = {g.value: g for g in GRANULARITIES}
+    if isinstance(values, str) or not values or any(value not in known for value in values):
+        raise InvalidInputError(f"granularities must be some of {', '.join(known)}; got {values!r}")
+    return frozenset(known[value] for value in values)
