@@ -171,10 +171,10 @@ def keyword_candidates(turns: Sequence[Turn], idf: Idf, *, n: int) -> list[str]:
     """
     names = {name for turn in turns for name in _names(turn.speaker)}
     found: dict[str, _Candidate] = {}
-    for turn in turns:
-        for surface, key in (*_words(turn.text), *_cjk_words(turn.text)):
-            if not (set(key.split()) | {key}) & names:
-                found.setdefault(key, _Candidate(tuple(tokenize(surface)))).surfaces[surface] += 1
+    spoken = [turn.text for turn in turns]
+    for surface, key in (*(pair for text in spoken for pair in _words(text)), *_cjk_words(spoken, names)):
+        if not (set(key.split()) | {key}) & names:
+            found.setdefault(key, _Candidate(tuple(tokenize(surface)))).surfaces[surface] += 1
     candidates = [(key, candidate) for key, candidate in found.items() if candidate.terms]
     terms = list(dict.fromkeys(term for _, candidate in candidates for term in candidate.terms))
     rarity = dict(zip(terms, idf(terms).tolist(), strict=True)) if terms else {}
@@ -215,26 +215,29 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
         before = surface, terms[0], match.end()
 
 
-def _cjk_words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield words of Chinese, Japanese and Korean."""
-    text = unicodedata.normalize("NFKC", text)
+def _cjk_words(texts: Sequence[str], names: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield words of Chinese, Japanese and Korean, each also as its own key; none with a speaker's name in it."""
+    text = unicodedata.normalize("NFKC", "\n".join(texts))
     is_japanese = re.search("[\u3041-\u30fa]", text) is not None
     is_han = f"[{IDEOGRAPHS}]+"
     words: list[str] = re.findall("[\uac00-\ud7af]{2,}", text)
     if is_japanese:
         words += re.findall(f"{is_han}|[\u30a1-\u30fa\u30fc]+", text)
     else:
-        runs = re.findall(is_han, text)
-        words += _cut_chinese(runs)
-    yield from ((word, word) for word in words if len(word) > 1 and word not in _FILLERS_CJK)
+        words += _cut_chinese(re.findall(is_han, text))
+    for word in words:
+        if len(word) > 1 and word not in _FILLERS_CJK and not any(name in word for name in names if len(name) > 1):
+            yield word, word
 
 
 def _cut_chinese(runs: Sequence[str]) -> list[str]:
-    """Cut runs of Chinese into words."""
+    """Cut a session's runs of Chinese into words; without jieba, into what is repeated, or else into pairs."""
     if runs and find_spec("jieba") is not None:
         return [word for run in runs for word in _cutter()(run)]
-    grams = (run[i : i + size] for run in runs for size in (2, 3, 4) for i in range(len(run) - size + 1))
-    return [gram for gram in grams if len(tokenize(gram)) == 2 * len(gram) - 1]  # without function characters
+    grams = [run[i : i + size] for run in runs for size in (2, 3, 4) for i in range(len(run) - size + 1)]
+    counts = Counter(gram for gram in grams if len(tokenize(gram)) == 2 * len(gram) - 1)  # no function characters in it
+    repeated = {gram for gram, n in counts.items() if n > 1}
+    return [gram for gram in grams if gram in (repeated or counts) and (repeated or len(gram) == 2)]
 
 
 _loading = threading.Lock()

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgas.filtering import Verdict, apply_verdict, parse_verdict
@@ -57,6 +57,7 @@ def test_unknown_numbers_among_known_ones_are_ignored() -> None:
     assert parse_verdict("[1, 9, 12]", n_items=3) == Verdict((1,), "the filter named unknown items: 9, 12")
 
 
+@settings(deadline=None)
 @given(
     st.sets(st.integers(1, 20)),
     st.sampled_from(["{}", "Sure!\n{}\nDone.", "```json\n{}\n```", "<think>[1]</think> {}"]),
@@ -66,6 +67,7 @@ def test_any_choice_survives_any_wrapping(kept: set[int], frame: str) -> None:
     assert parse_verdict(frame.format(json.dumps(list(kept))), n_items=20).kept == tuple(sorted(kept))
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='[]{}`1,2 \n"<>think/', max_size=80))
 def test_any_reply_gives_a_verdict(reply: str) -> None:
     """Never an error; only known numbers, ascending."""

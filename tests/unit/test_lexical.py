@@ -67,6 +67,7 @@ def test_composed_and_decomposed_text_is_the_same() -> None:
     assert tokenize("re\u0301sume\u0301") == tokenize("r\u00e9sum\u00e9") == tokenize("RESUME")
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=200))
 def test_tokenizing_never_fails_and_is_stable(text: str) -> None:
     """Any text, lone surrogates among it, gives lower-case terms without white space, always the same."""
@@ -204,6 +205,7 @@ def test_coverage_weighs_rare_words_more_once_there_is_much_to_compare() -> None
     assert rare + common == pytest.approx(1.0)
 
 
+@settings(deadline=None)
 @given(CORPUS, WORDS)
 def test_coverage_is_a_share(corpus: list[tuple[int, list[str]]], query: list[str]) -> None:
     """In [0, 1]; 1 exactly for documents with every word, 0 exactly for those with none; more words never cover less."""

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgas.prompts import digest_prompt, filter_prompt
@@ -42,6 +42,7 @@ def test_dates_may_be_unknown() -> None:
     assert 'Somebody asked: "x"' in filter_prompt("x", None, [])
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_dialogue_cannot_close_its_fence(text: str) -> None:
     """Whatever was said stands between two marks that it does not contain, whole."""
@@ -54,6 +55,7 @@ def test_a_dialogue_that_quotes_an_earlier_prompt_stays_inside() -> None:
     assert "\n".join(data_lines(digest_prompt(inner, happened_at=None, n_keywords=8))) == inner
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=5))
 def test_items_cannot_forge_an_item(query: str, texts: list[str]) -> None:
     """There are as many data lines as items, to any splitter of lines, each JSON with its own number and text."""
