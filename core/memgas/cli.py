@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Literal, TextIO, TypeVar, cast
 
 import click
 
@@ -87,9 +87,8 @@ def opened(path: str, embedder: str, *, create: bool = False) -> Iterator[MemGAS
     if not create and not (Path(path).is_dir() and any(Path(path).iterdir())):
         raise NotFoundError(f"there is no memory at {path}: give its folder by --path or MEMGAS_PATH, or `memgas add`")
     from memgas.memory import MemGAS
-    from memgas.models import load_embedder
 
-    with MemGAS(path, embedder=load_embedder(embedder)) as memory:
+    with MemGAS(path, embedder=embedder) as memory:
         yield memory
 
 
@@ -188,7 +187,7 @@ def search(
     lines = [
         line
         for rank, hit in enumerate(found.hits, 1)
-        for line in rendering.hit_lines(rank, hit, width=width, neighbours=True)
+        for line in rendering.hit_lines(rank, hit, hit.evidence, width=width)
     ]
     lines.append(
         click.style(f"  router  {rendering.router_line(found.trace.routes)}", dim=True) if lines else "Nothing found."
@@ -201,19 +200,12 @@ def search(
 @main.command()
 @click.argument("query")
 @NAMESPACE
-@click.option("--session", "session_id", metavar="ID", help="Say why this session came, or where it was lost.")
 @click.option("-k", "--top-k", default=5, show_default=True, help="Most sessions to show.")
 @store_options
 @AS_JSON
-def explain(
-    *, query: str, namespace: str, session_id: str | None, top_k: int, path: str, embedder: str, as_json: bool
-) -> None:
+def explain(*, query: str, namespace: str, top_k: int, path: str, embedder: str, as_json: bool) -> None:
     """Show what was decided for QUERY: router weights, seeds, paths, filter."""
     with opened(path, embedder) as memory:
-        if session_id is not None:
-            explanation = memory.explain(query, namespace=namespace, session_id=session_id)
-            show(explanation, iter([str(explanation)]), as_json=as_json)
-            return
         found = memory.retrieve(query, namespace=namespace, top_k=top_k)
     show({"query": query, "namespace": namespace, "trace": found.trace}, iter([found.explain()]), as_json=as_json)
 
@@ -225,19 +217,22 @@ def explain(
 def export_(*, file: str, namespace: str, path: str, embedder: str) -> None:
     """Write a namespace's sessions to FILE, or to standard output: one JSON line each."""
     with opened(path, embedder) as memory, click.open_file(file, "w", encoding="utf-8", atomic=file != "-") as out:
+        if namespace not in memory.namespaces():
+            raise NotFoundError(f"there is no namespace {namespace!r} in {path}")
         n_sessions = memory.export_jsonl(out, namespace=namespace)
     click.echo(f"{n_sessions} sessions exported", err=True)
 
 
 @main.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@NAMESPACE
 @store_options
 @AS_JSON
-def import_(*, file: TextIO, path: str, embedder: str, as_json: bool) -> None:
+def import_(*, file: TextIO, namespace: str, path: str, embedder: str, as_json: bool) -> None:
     """Read sessions from FILE, or from standard input, as `export` wrote them."""
     lines = [line for line in file if line.strip()]
     with opened(path, embedder, create=True) as memory, rendering.progress(lines, "importing") as bar:
-        n_sessions = memory.import_jsonl(bar)
+        n_sessions = memory.import_jsonl(bar, namespace=namespace)
     show({"n_sessions": n_sessions}, iter([f"{n_sessions} sessions imported"]), as_json=as_json)
 
 
@@ -248,9 +243,9 @@ def import_(*, file: TextIO, path: str, embedder: str, as_json: bool) -> None:
 def stats(*, namespace: str | None, path: str, embedder: str, as_json: bool) -> None:
     """Count what is remembered."""
     with opened(path, embedder) as memory:
+        counted = rendering.plain(memory.stats(namespace))
         names = memory.namespaces() if namespace is None else [namespace]
-        counted = {name: rendering.plain(memory.stats(name)) for name in names}
-    data = counted if namespace is None else counted[namespace]
+    data = {"namespaces": names, **cast("dict[str, JSON]", counted)}
     show(data, rendering.mapping_lines(data), as_json=as_json)
 
 

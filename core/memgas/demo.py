@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memgas.rendering import columns, hit_lines, router_line
+from memgas.rendering import MAX_LINES, columns, hit_lines, router_line, wrap
 from memgas.transcripts import parse_turns
-from memgas.types import Hit, Turn
+from memgas.types import Turn
 
 if TYPE_CHECKING:
     from memgas.memory import MemGAS
@@ -35,7 +35,7 @@ class DemoSession:
 
 @dataclass(frozen=True, slots=True)
 class DemoQuestion:
-    """What is asked, of whom, and what to look at in the answer.
+    """What is asked, of whose memory, and what to look at in the answer.
 
     Attributes
     ----------
@@ -51,15 +51,16 @@ class DemoQuestion:
 
 PEOPLE = {"maya": "maya.txt", "林晓": "linxiao.txt"}
 
+CHANGED = DemoQuestion("maya", "Where do I work?", "It changed in August: both are found, and dated.", 2)
 QUESTIONS = (
-    DemoQuestion("maya", "Who looked after Juno while we were away?", "a fact, said once", 1),
-    DemoQuestion("maya", "Which foods must I keep off the table when my family visits?", "an answer in two sessions, months apart", 2),
-    DemoQuestion("maya", "What has been wrong with Juno's paw, and what did we do about it?", "a story over several sessions", 3),
-    DemoQuestion("maya", "Where do I work?", "a fact that changed: both are found, with their dates", 2),
-    DemoQuestion("maya", "Did I renew my passport?", "never said: every score is low", 1),
-    DemoQuestion("林晓", "给妈妈准备点心要注意什么？", "Chinese, an answer in two sessions", 2),
-    DemoQuestion("林晓", "我的二胡课现在是什么时候上？", "Chinese, a fact that changed", 2),
-    DemoQuestion("林晓", "Who looked after Juno while we were away?", "another person's memory: nobody else's is seen", 1),
+    DemoQuestion("maya", "Who looked after Juno while we were away?", "Said once, in June.", 1),
+    DemoQuestion("maya", "Which foods must I keep off the table when my family visits?", "The answer is in two sessions.", 2),
+    DemoQuestion("maya", "What has been wrong with Juno's paw, and what did we do about it?", "A story of seven months.", 3),
+    CHANGED,
+    DemoQuestion("maya", "Did I renew my passport?", "Never said: the score tells.", 1),
+    DemoQuestion("林晓", "给妈妈准备点心要注意什么？", "分散在两次谈话里。", 2),
+    DemoQuestion("林晓", "我的二胡课现在是什么时候上？", "后来改了时间，新旧都找到，各有日期。", 2),
+    DemoQuestion("林晓", "Who looked after Juno while we were away?", "Maya's life, not hers: nothing.", 1),
 )  # fmt: skip
 
 
@@ -99,9 +100,15 @@ def run_demo(*, width: int) -> Iterator[str]:
         for namespace, name in PEOPLE.items():
             yield _remember(memory, namespace, read_dialogue(name))
         for question in QUESTIONS:
-            yield from _ask(memory, question, width)
+            found = memory.retrieve(question.text, namespace=question.namespace, top_k=3)
+            yield from _answer_lines(question, found, width)
+        yield ""
+        yield click.style(f'What a model is given to answer "{CHANGED.text}", in 400 tokens:', bold=True)
+        found = memory.retrieve(CHANGED.text, namespace=CHANGED.namespace, top_k=2)
+        for line in found.context(max_tokens=400).splitlines():
+            yield from (f"  {part}" for part in wrap(line, width - 2, MAX_LINES) or [""])
     yield ""
-    yield 'Yours: memgas add chat.txt -n you --session monday   memgas search "..." -n you   memgas --help'
+    yield "Your own: memgas add chat.txt --namespace me    memgas search 'what did I ...' --namespace me"
 
 
 def _remember(memory: MemGAS, namespace: str, sessions: list[DemoSession]) -> str:
@@ -117,22 +124,15 @@ def _remember(memory: MemGAS, namespace: str, sessions: list[DemoSession]) -> st
     )
 
 
-def _ask(memory: MemGAS, question: DemoQuestion, width: int) -> Iterator[str]:
-    """Ask one question; yield its lines."""
-    found = memory.retrieve(question.text, namespace=question.namespace, top_k=3)
+def _answer_lines(question: DemoQuestion, found: Retrieval, width: int) -> Iterator[str]:
+    """Yield a question, its hits with the person's own words, and the router's weights."""
     yield ""
-    who = click.style(f"[{question.namespace}]", dim=True)
-    yield f"{who} {click.style(question.text, bold=True, fg='cyan')}  {click.style(question.look_at, dim=True)}"
+    yield f"{question.namespace}: {click.style(question.text, bold=True, fg='cyan')}  {question.look_at}"
     for rank, hit in enumerate(found.hits[: question.n_shown], 1):
-        yield from hit_lines(rank, hit, width=width, neighbours=False)
+        own = [
+            evidence
+            for evidence in hit.evidence
+            if evidence.similarity is not None and evidence.turn.speaker == question.namespace
+        ]
+        yield from hit_lines(rank, hit, own, width=width)
     yield click.style(f"     router: {router_line(found.trace.routes)}", dim=True)
-    yield from _path_lines(found, found.hits[: question.n_shown])
-
-
-def _path_lines(found: Retrieval, shown: tuple[Hit, ...]) -> Iterator[str]:
-    """Yield how a shown hit was reached through an association, where it was."""
-    visible = {hit.session_id for hit in shown}
-    for path in found.trace.paths:
-        if path.session_id in visible and len(path.steps) > 1:
-            names = " -> ".join(f"{step.session_id} ({step.granularity.value})" for step in path.steps)
-            yield click.style(f"     linked: {names}", dim=True)

@@ -141,7 +141,7 @@ def forget(memory: MemGAS, target: Target, *, folder: Path, erase: bool, prove: 
     doomed = _turns_of(memory, target)
     _delete(memory, target)
     if erase:
-        memory.erase(namespace=target.namespace)
+        memory.erase()
     sessions = {session_id for session_id, _, _ in doomed}
     removed = tuple(f"{session_id} {position} {turn.speaker}: {turn.text}" for session_id, position, turn in doomed)
     proof = _prove(memory, [turn for _, _, turn in doomed], target.namespace, folder) if prove else None
@@ -194,7 +194,7 @@ def _sessions(memory: MemGAS, namespace: str) -> Iterator[Session]:
     """Yield a namespace's sessions with their turns."""
     if namespace not in memory.namespaces():
         return
-    for listed in memory.list_sessions(namespace=namespace):
+    for listed in memory.list_sessions(namespace=namespace, kind=None):
         yield memory.get(listed.session_id, namespace=namespace)
 
 

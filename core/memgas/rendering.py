@@ -18,6 +18,9 @@ from memgas.types import JSON, Evidence, Hit, Route
 
 Item = TypeVar("Item")
 
+MAX_LINES = 3
+"""Most lines that one turn takes on a terminal."""
+
 
 def plain(value: object) -> JSON:
     """Return a result as one JSON value: dataclasses as objects, times in ISO 8601.
@@ -42,8 +45,8 @@ def plain(value: object) -> JSON:
     raise InvalidInputError(f"a {type(value).__name__} has no JSON form")
 
 
-def hit_lines(rank: int, hit: Hit, *, width: int, neighbours: bool) -> Iterator[str]:
-    """Yield the lines that show one hit: score, day, session, then its evidence.
+def hit_lines(rank: int, hit: Hit, shown: Iterable[Evidence], *, width: int) -> Iterator[str]:
+    """Yield the lines that show one hit: score, day, session, then turns of its evidence.
 
     Parameters
     ----------
@@ -51,16 +54,17 @@ def hit_lines(rank: int, hit: Hit, *, width: int, neighbours: bool) -> Iterator[
         From 1.
     hit
         What was found.
+    shown
+        The turns to show; those that only give context are dimmed.
     width
-        Columns of the terminal; longer lines are cut.
-    neighbours
-        Whether the turns around the matching ones are shown too.
+        Columns of the terminal.
     """
     day = hit.happened_at.strftime("%Y-%m-%d")
-    yield f"  {rank}. {click.style(f'{hit.score:.2f}', bold=True)} {_meter(hit.score)}  {day}  {hit.session_id}"
-    for evidence in hit.evidence:
-        if evidence.similarity is not None or neighbours:
-            yield _evidence_line(evidence, width)
+    score = click.style(f"{hit.score:.2f}", bold=True)
+    yield f"  {rank}. {score} {_meter(hit.score)}  {day}  {hit.session_id}"
+    for evidence in shown:
+        lines = wrap(f"{evidence.turn.speaker}: {evidence.turn.text}", width - 7, MAX_LINES)
+        yield from ("       " + click.style(line, dim=evidence.similarity is None) for line in lines)
 
 
 def router_line(routes: Sequence[Route]) -> str:
@@ -91,18 +95,28 @@ def columns(text: str) -> int:
     )
 
 
-def clip(text: str, width: int) -> str:
-    """Return a text on one line, cut to `width` columns with an ellipsis."""
-    line = " ".join(text.split())
-    if columns(line) <= width:
-        return line
-    kept, used = [], 1
-    for char in line:
+def wrap(text: str, width: int, max_lines: int) -> list[str]:
+    """Break a text into lines of `width` columns, between words where there are some; the rest becomes an ellipsis."""
+    lines: list[str] = []
+    rest = " ".join(text.split())
+    while rest and len(lines) < max_lines:
+        cut = _fitting(rest, width)
+        lines.append(rest[:cut].rstrip())
+        rest = rest[cut:].lstrip()
+    if rest:
+        lines[-1] = lines[-1][: _fitting(lines[-1], width - 1)] + "…"
+    return lines
+
+
+def _fitting(text: str, width: int) -> int:
+    """Return how many characters fit into `width` columns, whole words if there is a space in the last third."""
+    used = 0
+    for position, char in enumerate(text):
         used += columns(char)
         if used > width:
-            break
-        kept.append(char)
-    return "".join(kept).rstrip() + "…"
+            space = text.rfind(" ", position * 2 // 3, position + 1)
+            return space if space > 0 else max(1, position)
+    return len(text)
 
 
 def terminal_width() -> int:
@@ -125,11 +139,6 @@ def steps(label: str) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(done - bar.pos, what)
 
         yield told
-
-
-def _evidence_line(evidence: Evidence, width: int) -> str:
-    line = clip(f"{evidence.turn.speaker}: {evidence.turn.text}", width - 7)
-    return "       " + (line if evidence.similarity is not None else click.style(line, dim=True))
 
 
 def _meter(score: float) -> str:

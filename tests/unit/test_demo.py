@@ -1,5 +1,6 @@
 """The demo: its dialogue, and that its answers are the right ones."""
 
+import click
 import pytest
 
 from memgas.demo import PEOPLE, QUESTIONS, read_dialogue, run_demo
@@ -7,7 +8,7 @@ from memgas.demo import PEOPLE, QUESTIONS, read_dialogue, run_demo
 WANTED = {
     "Who looked after Juno while we were away?": {"pembrokeshire"},
     "Which foods must I keep off the table when my family visits?": {"pembrokeshire", "birthday"},
-    "What has been wrong with Juno's paw, and what did we do about it?": {"limping", "ground-floor"},
+    "What has been wrong with Juno's paw, and what did we do about it?": {"limping", "pembrokeshire", "ground-floor"},
     "Where do I work?": {"first-week", "towpath"},
     "给妈妈准备点心要注意什么？": {"体检", "中秋"},
     "我的二胡课现在是什么时候上？": {"二胡", "年底演出"},
@@ -29,7 +30,7 @@ def test_dialogue_spans_most_of_a_year(namespace: str, name: str) -> None:
 @pytest.mark.slow
 def test_demo_finds_what_it_promises() -> None:
     """Every question is shown, and the sessions that answer it are the ones shown beneath it."""
-    text = "\n".join(run_demo(width=100))
+    text = click.unstyle("\n".join(run_demo(width=100)))
 
     answers = {question.text: text.split(question.text)[1].split("router:")[0] for question in QUESTIONS}
     for question, sessions in WANTED.items():
