@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memgas.errors import InvalidInputError, ShapeError
-from memgas.types import JSON, Turn
+from memgas.types import GRANULARITIES, JSON, Digest, Granularity, Kind, Turn
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
+MAX_DEPTH = 64
+"""Most levels of lists and dicts in metadata."""
+_MAX_INTEGER_BITS = 1_024
 
 
 def clean_text(text: str) -> str:
@@ -21,7 +27,8 @@ def clean_text(text: str) -> str:
 
 def is_blank(text: str) -> bool:
     """Tell whether a text has nothing to read: white space, zero-width and control characters only."""
-    return not any(character.isprintable() and not character.isspace() for character in text)
+    # Not `isprintable`: to it, an emoji younger than this Python's Unicode tables is nothing.
+    return all(unicodedata.category(character) in _INVISIBLE for character in text)
 
 
 def clean_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
@@ -73,6 +80,66 @@ def check_query(query: object) -> str:
     return clean_text(query)
 
 
+def check_digest(digest: object) -> Digest | None:
+    """Return a digest with clean text and without blank keywords; raise InvalidInputError unless it is one, or None."""
+    if digest is None:
+        return None
+    if not isinstance(digest, Digest) or not isinstance(digest.summary, str) or not isinstance(digest.source, str):
+        raise InvalidInputError(f"a digest must be a Digest(summary, keywords) of text; got {digest!r}")
+    keywords: object = digest.keywords
+    if not isinstance(keywords, (tuple, list)) or not all(isinstance(word, str) for word in keywords):
+        raise InvalidInputError(f"the keywords of a digest must be a tuple of text; got {keywords!r}")
+    kept = tuple(" ".join(clean_text(word).split()) for word in keywords if not is_blank(word))
+    summary = "" if is_blank(digest.summary) else clean_text(digest.summary)
+    return Digest(summary, kept, digest.source or "given")
+
+
+def check_kinds(kind: object) -> frozenset[Kind]:
+    """Return the kinds that None or one kind stands for; raise InvalidInputError for anything else."""
+    kinds = get_args(Kind)
+    if kind is not None and kind not in kinds:
+        raise InvalidInputError(f"kind must be 'chat', 'item', or None for both; got {kind!r}")
+    return frozenset(kinds if kind is None else {kind})
+
+
+def check_granularities(values: object) -> frozenset[Granularity]:
+    """Return granularities; raise InvalidInputError unless some are given and all are known."""
+    known = {g.value: g for g in GRANULARITIES}
+    listed = list(values) if isinstance(values, Collection) and not isinstance(values, str) else []
+    if not listed or any(not isinstance(value, str) or value not in known for value in listed):
+        raise InvalidInputError(f"granularities must be some of {', '.join(known)}; got {values!r}")
+    return frozenset(known[value] for value in listed)
+
+
+def check_session_ids(values: object) -> frozenset[str]:
+    """Return session ids; raise InvalidInputError unless they are a list or set of text, which one text is not."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"session ids must be a list or set of them; got {values!r}")
+    listed = list(values)
+    if not all(isinstance(value, str) for value in listed):
+        raise InvalidInputError(f"session ids must be text; got {listed!r}")
+    return frozenset(listed)
+
+
+def check_places(values: object) -> frozenset[tuple[str, int]]:
+    """Return places of turns; raise InvalidInputError unless they are (session id, position) pairs."""
+    found: set[tuple[str, int]] = set()
+    for value in values if isinstance(values, Iterable) else [values]:
+        match value:
+            case (str(session_id), int(position)):
+                found.add((session_id, position))
+            case _:
+                raise InvalidInputError(f"turns are named by (session id, position) pairs; got {value!r}")
+    return frozenset(found)
+
+
+def check_share(value: object, what: str) -> float:
+    """Return a number; raise InvalidInputError unless it is between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InvalidInputError(f"{what} must be between 0 and 1; got {value!r}")
+    return float(value)
+
+
 def check_count(value: object, what: str) -> int:
     """Return a number of things; raise InvalidInputError unless it is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -82,13 +149,17 @@ def check_count(value: object, what: str) -> int:
 
 def check_vector(vector: Sequence[float] | NDArray[np.float32], n_dims: int) -> NDArray[np.float32]:
     """Return a vector `(n_dims,)` of length 1, or zero; raise ShapeError or InvalidInputError unless it can be one."""
-    array = np.asarray(vector, np.float32)
+    try:
+        array = np.asarray(vector, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"query_vector must be {n_dims} numbers: {error}") from error
     if array.shape != (n_dims,):
         raise ShapeError(f"query_vector must have the shape ({n_dims},); got {array.shape}")
-    norm = float(np.linalg.norm(array))
-    if not math.isfinite(norm):
+    if not np.isfinite(array).all():
         raise InvalidInputError("query_vector must be finite; it holds NaN or infinity")
-    return array / norm if norm else array
+    scaled = array / (np.abs(array).max(initial=0.0) or 1.0)  # squares of very large or small numbers would not fit
+    norm = float(np.linalg.norm(scaled))
+    return (scaled / (norm or 1.0)).astype(np.float32)
 
 
 def check_time(moment: object, what: str) -> datetime:
@@ -104,28 +175,48 @@ def check_time(moment: object, what: str) -> datetime:
 
 
 def check_json(value: object, what: str) -> JSON:
-    """Return a JSON value, cleaned and made of plain dicts and lists; raise InvalidInputError for anything else."""
+    """Return a JSON value, cleaned and made of plain dicts and lists; raise InvalidInputError for anything else.
+
+    Nor may it be nested more than 64 levels deep, or hold an integer of more than 1,024 bits.
+    """
+    return _json(value, what, MAX_DEPTH)
+
+
+def _json(value: object, what: str, depth: int) -> JSON:
+    if depth < 0:
+        raise InvalidInputError(f"{what} is nested more than {MAX_DEPTH} levels deep, or holds itself")
     match value:
-        case None | bool() | int():
+        case None | bool():
             return value
-        case float():
-            if not math.isfinite(value):
-                raise InvalidInputError(f"{what} must be JSON, which has no {value}")
-            return value
+        case int() | float():
+            return _number(value, what)
         case str():
             return clean_text(value)
         case Mapping():
-            return {
-                _key(key, what): check_json(item, what) for key, item in cast("Mapping[object, object]", value).items()
-            }
+            return _object(cast("Mapping[object, object]", value), what, depth)
         case list() | tuple():
-            return [check_json(item, what) for item in cast("Sequence[object]", value)]
+            return [_json(item, what, depth - 1) for item in cast("Sequence[object]", value)]
     raise InvalidInputError(
         f"{what} must be JSON (dict, list, text, number, bool or None); it holds {type(value).__name__}"
     )
 
 
-def _key(key: object, what: str) -> str:
-    if not isinstance(key, str):
-        raise InvalidInputError(f"the keys of {what} must be text; got {key!r}")
-    return clean_text(key)
+def _number(value: float, what: str) -> int | float:
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_INTEGER_BITS:
+            raise InvalidInputError(
+                f"{what} holds an integer of {value.bit_length()} bits; {_MAX_INTEGER_BITS} are most"
+            )
+        return value
+    if not math.isfinite(value):
+        raise InvalidInputError(f"{what} must be JSON, which has no {value}")
+    return value
+
+
+def _object(value: Mapping[object, object], what: str, depth: int) -> JSON:
+    found: dict[str, JSON] = {}
+    for key, item in value.items():
+        if not isinstance(key, str) or clean_text(key) != key:  # not cleaned: two keys must never become one
+            raise InvalidInputError(f"the keys of {what} must be text without NUL or lone surrogates; got {key!r}")
+        found[key] = _json(item, what, depth - 1)
+    return found

@@ -15,7 +15,19 @@ import numpy as np
 
 from memgas import opening, transfer
 from memgas.aio import twin
-from memgas.checks import check_count, check_name, check_query, check_time, check_vector, clean_turns
+from memgas.checks import (
+    check_count,
+    check_granularities,
+    check_kinds,
+    check_name,
+    check_places,
+    check_query,
+    check_session_ids,
+    check_share,
+    check_time,
+    check_vector,
+    clean_turns,
+)
 from memgas.config import MemGASConfig
 from memgas.errors import ClosedError, InvalidInputError
 from memgas.fingerprint import Fingerprint
@@ -91,12 +103,12 @@ class MemGAS:
         chosen = load_embedder(embedder or "fast-use") if embedder is None or isinstance(embedder, str) else embedder
         self.embedder = SafeEmbedder(chosen, batch_size=32)
         self.llm = None if llm is None else SafeLLM(llm)
-        self._clock = clock
+        self._clock: Callable[[], datetime] = lambda: check_time(clock(), "what clock returns")
         self._key, self._shared, self._known = opening.open_workspace(
             path, client, store, embedder=self.embedder, config=self.config, collection_prefix=collection_prefix
         )
         self._is_closed = False
-        self._sessions = Sessions(lambda: self._workspace, self.embedder, self.llm, self.config, clock)
+        self._sessions = Sessions(lambda: self._workspace, self.embedder, self.llm, self.config, self._clock)
         self._recalling = Recalling(lambda: self._workspace, self.embedder, self.llm, self.config)
 
     @classmethod
@@ -348,12 +360,12 @@ class MemGAS:
             check_count(top_k, "top_k"),
             None if since is None else check_time(since, "since"),
             None if until is None else check_time(until, "until"),
-            _check_share(min_score),
+            check_share(min_score, "min_score"),
             check_where(where),
-            frozenset(exclude_sessions),
-            frozenset((session_id, position) for session_id, position in exclude_turns),
-            _check_granularities(granularities),
-            frozenset({"chat", "item"} if kind is None else {kind}),
+            check_session_ids(exclude_sessions),
+            check_places(exclude_turns),
+            check_granularities(granularities),
+            check_kinds(kind),
         )
         if filter not in (None, "llm") or (filter == "llm" and self.llm is None):
             raise InvalidInputError(f'filter must be None, or "llm" with MemGAS(llm=...); got {filter!r}')
@@ -380,7 +392,7 @@ class MemGAS:
         """List sessions without their words, in the order they were added."""
         low = None if since is None else check_time(since, "since")
         high = None if until is None else check_time(until, "until")
-        condition = check_where(where)
+        condition, kinds = check_where(where), check_kinds(kind)
         with self._workspace.reading(check_name(namespace, "namespace")) as index:
             records = [state.record for state in index.visible_sessions()]
         return [
@@ -389,7 +401,7 @@ class MemGAS:
             if (conversation_id is None or record.conversation_id == conversation_id)
             and (low is None or record.happened_at >= low)
             and (high is None or record.happened_at <= high)
-            and (kind is None or record.kind == kind)
+            and record.kind in kinds
             and matches(record.metadata, condition)
         ]
 
@@ -459,7 +471,7 @@ class MemGAS:
         fingerprint = self._fingerprint()
         if not isinstance(source, (str, os.PathLike)):
             return transfer.import_lines(self._sessions, namespace, source, fingerprint, progress)
-        with Path(source).open(encoding="utf-8") as file:
+        with Path(source).open(encoding="utf-8-sig") as file:
             return transfer.import_lines(self._sessions, namespace, file, fingerprint, progress)
 
     # care
@@ -537,16 +549,3 @@ class MemGAS:
     aimport_jsonl = twin(import_jsonl)
     acheck = twin(check)
     arepair = twin(repair)
-
-
-def _check_share(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise InvalidInputError(f"min_score must be between 0 and 1; got {value!r}")
-    return float(value)
-
-
-def _check_granularities(values: Collection[Granularity | str]) -> frozenset[Granularity]:
-    known = {g.value: g for g in GRANULARITIES}
-    if isinstance(values, str) or not values or any(value not in known for value in values):
-        raise InvalidInputError(f"granularities must be some of {', '.join(known)}; got {values!r}")
-    return frozenset(known[value] for value in values)

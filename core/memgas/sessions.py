@@ -12,7 +12,7 @@ from itertools import islice
 from uuid import uuid4
 
 from memgas import growth
-from memgas.checks import check_json, check_name, check_time, clean_turns
+from memgas.checks import check_digest, check_json, check_name, check_time, clean_turns
 from memgas.config import MemGASConfig
 from memgas.digest import parse_digest
 from memgas.errors import InvalidInputError, LLMError, MemGASError, NotFoundError
@@ -81,6 +81,8 @@ class Sessions:
         self, namespace: str, sessions: Iterable[NewSession], progress: Callable[[int], None] | None = None
     ) -> list[Added]:
         """Add sessions in order, a few at a time."""
+        if not isinstance(sessions, Iterable):
+            raise InvalidInputError(f"sessions must be a list of NewSession; got {type(sessions).__name__}")
         return self.add_drafts(namespace, map(self._check, sessions), progress)
 
     def add_drafts(
@@ -111,6 +113,8 @@ class Sessions:
             return Added(given.session_id, len(given.turns), draft.is_pending, given.degraded)
 
     def _check(self, new: NewSession) -> Draft:
+        if not isinstance(new, NewSession):
+            raise InvalidInputError(f"sessions must be a list of NewSession; one is {type(new).__name__}")
         is_item = new.kind == "item"
         if new.kind not in ("chat", "item"):
             raise InvalidInputError(f"kind must be 'chat' or 'item'; got {new.kind!r}")
@@ -121,7 +125,7 @@ class Sessions:
         if new.happened_at is None and turns and turns[0].happened_at is not None:
             happened_at = turns[0].happened_at
         metadata = check_json(new.metadata, "metadata")
-        return Draft(session_id, turns, happened_at, now, metadata, kind=new.kind, digest=new.digest)
+        return Draft(session_id, turns, happened_at, now, metadata, kind=new.kind, digest=check_digest(new.digest))
 
     def _with_digests(self, namespace: str, chunk: Sequence[_Given], *, only_new: bool = True) -> list[_Given]:
         """Ask the LLM for the digests that are needed, before anybody has to wait for them."""

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from memgas.checks import check_json
 from memgas.errors import InvalidInputError
 from memgas.types import JSON
 
@@ -26,7 +27,7 @@ def check_where(where: object) -> Where | None:
     Raises
     ------
     InvalidInputError
-        It is not a mapping of text to values or to operators among `$eq $ne $gt $gte $lt $lte`, or an ordering
+        It is not a mapping of text to JSON values or to operators among `$eq $ne $gt $gte $lt $lte`, or an ordering
         operator is given something that has no order.
     """
     if where is None:
@@ -38,7 +39,7 @@ def check_where(where: object) -> Where | None:
             raise InvalidInputError(f"the keys of where must be metadata keys; got {key!r}")
         if _is_operators(condition):
             _check_operators(key, condition)
-    return cast("Where", where)
+    return cast("Where", check_json(where, "where"))
 
 
 def _is_operators(condition: object) -> bool:
@@ -83,5 +84,12 @@ def _is_number(value: JSON) -> bool:
 
 
 def _equal(value: JSON, other: JSON) -> bool:
-    """Compare JSON values; True is not 1."""
-    return value == other and isinstance(value, bool) is isinstance(other, bool)
+    """Compare JSON values; True is not 1, at any depth."""
+    if isinstance(value, bool) is not isinstance(other, bool):
+        return False
+    match value, other:
+        case Mapping(), Mapping():
+            return value.keys() == other.keys() and all(_equal(value[key], other[key]) for key in value)
+        case list(), list():
+            return len(value) == len(other) and all(map(_equal, value, other))
+    return value == other
