@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import IO
 
-from memgas.checks import check_json, check_name, check_time, clean_text
+from memgas.checks import check_digest, check_json, check_name, check_time, clean_text, is_blank
 from memgas.errors import InvalidInputError
 from memgas.fingerprint import Fingerprint
 from memgas.index import NamespaceIndex, SessionState
@@ -101,21 +102,34 @@ def import_lines(
     progress: Callable[[int], None] | None,
 ) -> int:
     """Add the sessions of lines; return how many were new."""
-    drafts = (_draft(line, number, fingerprint) for number, line in enumerate(lines, 1) if line.strip())
+    drafts = (_draft(line, number, fingerprint) for number, line in _numbered(lines))
     return sum(added.n_new_turns > 0 for added in sessions.add_drafts(namespace, drafts, progress))
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, with their numbers."""
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            if not isinstance(line, str):
+                raise InvalidInputError(f"line {number} must be text; got {type(line).__name__}")
+            if line.strip():
+                yield number, line
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"after line {number} comes what is not UTF-8: {error}") from error
 
 
 def _draft(line: str, number: int, fingerprint: Fingerprint) -> Draft:
     """Read one line."""
     try:
         data = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"line {number} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise InvalidInputError(f"line {number} must be a JSON object; got {type(data).__name__}")
     try:
         return _draft_of(data, fingerprint)
-    except (InvalidInputError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise InvalidInputError(f"line {number} is no session of an export: {reason}") from error
 
@@ -151,6 +165,8 @@ def _draft_of(data: Mapping[str, object], fingerprint: Fingerprint) -> Draft:
 def _read_turn(data: object) -> Turn:
     if not isinstance(data, dict) or not isinstance(data["speaker"], str) or not isinstance(data["text"], str):
         raise InvalidInputError("a turn must have a speaker and a text")
+    if data["text"] and is_blank(data["text"]):
+        raise InvalidInputError("the text of a turn is blank; that of a deleted turn is empty")
     moment, turn_id = data.get("happened_at"), data.get("id")
     return Turn(
         " ".join(clean_text(data["speaker"]).split()) or "unknown",
@@ -165,8 +181,8 @@ def _read_digest(data: object) -> Digest | None:
         return None
     if not isinstance(data, dict) or not isinstance(data["summary"], str):
         raise InvalidInputError("a digest must have a summary and keywords")
-    keywords = tuple(clean_text(word) for word in _list(data["keywords"]) if isinstance(word, str))
-    return Digest(clean_text(data["summary"]), keywords, str(data.get("source", "given")))
+    keywords = tuple(word for word in _list(data["keywords"]) if isinstance(word, str))
+    return check_digest(Digest(data["summary"], keywords, str(data.get("source", "given"))))
 
 
 def _read_edges(data: Mapping[str, object], fingerprint: Fingerprint) -> list[GivenEdge] | None:
@@ -175,14 +191,19 @@ def _read_edges(data: Mapping[str, object], fingerprint: Fingerprint) -> list[Gi
     probe = made.get("probe") if isinstance(made, dict) else None
     if not isinstance(probe, list) or len(probe) != len(fingerprint.probe[:_PROBE_DIMS]):
         return None
-    if any(abs(float(a) - b) > 1e-3 for a, b in zip(probe, fingerprint.probe, strict=False)):
+    if not all(abs(float(a) - b) <= 1e-3 for a, b in zip(probe, fingerprint.probe, strict=False)):
         return None
-    return [_read_edge(_list(edge)) for edge in _list(data.get("associations", []))]
+    edges = [_read_edge(_list(edge)) for edge in _list(data.get("associations", []))]
+    return [
+        edge for edge in edges if edge.target_session != data["session_id"]
+    ]  # those of one session are never joined
 
 
 def _read_edge(edge: list[JSON]) -> GivenEdge:
     match edge:
         case [str(source), int(at), str(session_id), str(target), int(target_at), float() | int() as similarity]:
+            if not (math.isfinite(similarity) and -1 <= similarity <= 1):
+                raise InvalidInputError(f"the similarity of an association is a cosine; got {similarity!r}")
             return GivenEdge(Granularity(source), at, session_id, Granularity(target), target_at, float(similarity))
     raise InvalidInputError(f"an association has six parts; got {edge!r}")
 
