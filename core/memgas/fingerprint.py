@@ -102,7 +102,8 @@ def check_width(stored: Fingerprint, embedder: Embedder) -> None:
 
 def check_probe(stored: Fingerprint, probe: NDArray[np.float32] | Sequence[float], name: str) -> None:
     """Raise StoreMismatchError unless an embedder's normalised vector of `PROBE` is the stored one (cosine .999)."""
-    cosine = float(np.asarray(stored.probe) @ np.asarray(probe, np.float64))
+    was, now = np.asarray(stored.probe), np.asarray(probe, np.float64)
+    cosine = float(was @ now) if was.any() or now.any() else 1.0
     if cosine < 0.999:
         raise StoreMismatchError(
             f"this store was made with {stored.embedder!r}, and {name!r} gives another vector for the same sentence "

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memgas.config import MemGASConfig
-from memgas.errors import EmbedderError, InvalidConfigError, InvalidInputError
+from memgas.errors import EmbedderError, InvalidConfigError, InvalidInputError, StoreMismatchError
 from memgas.fingerprint import PROBE, Fingerprint, check_probe, check_width, take_fingerprint
 from memgas.protocols import Embedder, Store
 from memgas.types import JSON
@@ -99,6 +99,11 @@ def _check(workspace: Workspace, embedder: Embedder, config: MemGASConfig) -> Fi
     meta = workspace.store.meta()
     stored = Fingerprint.from_json(meta)
     if stored is None:
+        if embedder.n_dims != workspace.n_dims:
+            raise StoreMismatchError(
+                f"this store is open in this process with an embedder of {workspace.n_dims} dimensions, and "
+                f"{embedder.name!r} has {embedder.n_dims}; give both the same"
+            )
         return None
     check_width(stored, embedder)
     settings = _settings(config)
@@ -122,6 +127,7 @@ def fingerprint_of(workspace: Workspace, embedder: Embedder, config: MemGASConfi
         meta = workspace.store.meta()
         stored = Fingerprint.from_json(meta)
         if stored is not None:
+            check_width(stored, embedder)
             check_probe(stored, embedder.embed_documents([PROBE])[0], embedder.name)
             return stored
         stored = take_fingerprint(embedder)
