@@ -232,12 +232,17 @@ def test_longmemeval_leaves_abstention_out() -> None:
 
 
 def test_longmemeval_keeps_no_session_id_and_no_label() -> None:
-    """Gold session ids begin with `answer_`: none is kept anywhere, nor is the mark of a gold turn; blank turns go."""
-    dialogues = read_longmemeval(LONGMEMEVAL).dialogues
-    for dialogue in dialogues:
+    """Gold session ids begin with `answer_`: none is kept anywhere, nor is the mark of a gold turn."""
+    for dialogue in read_longmemeval(LONGMEMEVAL).dialogues:
         assert "answer_" not in repr(dialogue.sessions)
         assert "has_answer" not in repr(dialogue.sessions)
-    assert len(dialogues[2].sessions[2].turns) == 2
+
+
+def test_longmemeval_leaves_blank_turns_out() -> None:
+    """Some turns are white space or a zero-width space, which a memory refuses: they are no turns."""
+    first, _, third, _ = read_longmemeval(LONGMEMEVAL).dialogues
+    assert len(third.sessions[2].turns) == 2
+    assert [turn.speaker for turn in first.sessions[2].turns] == ["user", "assistant"]
 
 
 def test_longmemeval_holds_shared_sessions_once() -> None:

@@ -176,7 +176,7 @@ def test_bm25_prefers_the_rare_word() -> None:
 def test_zsum_is_the_sum_of_its_four_parts() -> None:
     """The formula is fixed: dense turn, BM25 turn, BM25 session, BM25 summary, each a z-score over the sessions."""
     views = views_of(
-        ["the loom is blue", "what loom"], ["kayak", "river", "loom", "x"], "oven", ask=["blue loom", "river"]
+        ["the loom is blue", "what loom"], ["kayak", "river", "loom", "x"], "oven", ask=["blue loom", "kayak"]
     )
     parts = [dense(views, "turn"), *(lexical(views, granularity) for granularity in ("turn", "session", "summary"))]
     expected = sum((part - part.mean(1, keepdims=True)) / part.std(1, keepdims=True) for part in parts)

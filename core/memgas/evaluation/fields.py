@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, cast
 
+from memgas.checks import clean_text, is_blank
 from memgas.errors import InvalidInputError
 from memgas.types import JSON
 
@@ -55,14 +56,19 @@ class Place:
         return None if self.record().get(key) is None else self.get(key)
 
     def text(self) -> str:
-        """Return the value as a string; half a surrogate pair, which JSON allows and UTF-8 does not, becomes `?`."""
+        """Return the value as a string, cleaned as a memory does it: JSON allows half a surrogate pair, UTF-8 does not."""
         if not isinstance(self.value, str):
             raise self.fail("a string")
-        return self.value.encode("utf-8", "replace").decode("utf-8")
+        return clean_text(self.value)
+
+    def said(self) -> str:
+        """Return what was said, without white space about it; empty where there is nothing to read."""
+        text = self.text()
+        return "" if is_blank(text) else text.strip()
 
     def words(self) -> str:
         """Return the value as a string that is not blank."""
-        if not self.text().strip():
+        if not self.said():
             raise self.fail("a string that is not blank")
         return self.text()
 

@@ -71,17 +71,17 @@ def _dialogue(sample: Place, captions: Captions) -> Dialogue:
 
 def _turn(place: Place, captions: Captions) -> Turn | None:
     """Return the turn, or None where nothing was said or shown."""
-    text = place.get("text").text().strip()
+    text = place.get("text").said()
     caption = place.find("blip_caption") if captions == "append" else None
-    if caption is not None and caption.text().strip():
-        text = f"{text} [shares an image: {caption.text().strip()}]".strip()
+    if caption is not None and caption.said():
+        text = f"{text} [shares an image: {caption.said()}]".strip()
     return Turn(place.get("speaker").words(), text) if text else None
 
 
 def _summary(sample: Place, number: int) -> str | None:
     summaries = sample.find("session_summary")
     summary = summaries.find(f"session_{number}_summary") if summaries else None
-    return summary.text().strip() or None if summary else None
+    return summary.said() or None if summary else None
 
 
 def _moment(place: Place) -> datetime:
@@ -104,7 +104,7 @@ def _question(place: Place, question_id: str, index: dict[int, int]) -> Question
     answer = place.find("answer") if kind != _ADVERSARIAL else None
     return Question(
         id=question_id,
-        text=place.get("question").scalar(),
+        text=place.get("question").words(),
         type=kind,
         asked_at=None,
         gold=frozenset(index[number] for number in named if number in index),

@@ -35,7 +35,7 @@ def _dialogue(entry: Place) -> Dialogue:
     name = entry.get("conversation_id").scalar()
     sessions: list[DialogueSession] = []
     for day, chat in enumerate(entry.get("sessions").items()):
-        texts = [place.text().strip() for place in chat.items()]
+        texts = [place.said() for place in chat.items()]
         turns = tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(texts) if text)
         if turns:
             sessions.append(DialogueSession(turns, _FIRST_DAY + timedelta(days=day)))

@@ -64,7 +64,7 @@ def _dialogue(entry: Place, pool: dict[tuple[Turn, ...], tuple[Turn, ...]]) -> D
 
 def _turn(place: Place) -> Turn | None:
     """Return the turn, or None where nothing was said."""
-    text = place.get("content").text().strip()
+    text = place.get("content").said()
     return Turn(place.get("role").words(), text) if text else None
 
 
@@ -73,7 +73,7 @@ def _question(place: Place, question_id: str, gold: frozenset[int]) -> Question:
     date = place.find("question_date")
     return Question(
         id=question_id,
-        text=place.get("question").scalar(),
+        text=place.get("question").words(),
         type=place.get("question_type").words(),
         asked_at=date.time() if date else None,
         gold=frozenset() if is_abstention else gold,

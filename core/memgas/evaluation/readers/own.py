@@ -62,13 +62,13 @@ def _session(line: Place) -> DialogueSession:
     turns = tuple(
         Turn(place.get("speaker").words(), place.get("text").text())
         for place in line.get("turns").items()
-        if place.get("text").text().strip()
+        if place.get("text").said()
     )
     if not turns:
         raise line.get("turns").fail("at least one turn with text")
     digest = line.find("digest")
     summary = line.find("summary") or (digest.find("summary") if digest else None)
-    return DialogueSession(turns, line.get("happened_at").time(), summary.text().strip() or None if summary else None)
+    return DialogueSession(turns, line.get("happened_at").time(), summary.said() or None if summary else None)
 
 
 def _question(line: Place, sessions: list[tuple[str, DialogueSession]]) -> Question:
