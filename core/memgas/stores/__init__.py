@@ -1,5 +1,6 @@
 """Where rows are kept: in memory, or in Chroma, on disk or behind a server."""
 
+from memgas.stores.chroma import ChromaStore
 from memgas.stores.in_memory import InMemoryStore
 
-__all__ = ["InMemoryStore"]
+__all__ = ["ChromaStore", "InMemoryStore"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -125,28 +125,22 @@ def pages_of(records: Sequence[SessionRecord], page_units: int) -> Iterator[list
         yield page
 
 
-def assemble(head: Head, records: Sequence[SessionRecord], rows: Mapping[str, Row]) -> Batch:
+def assemble(head: Head, records: Sequence[SessionRecord], rows: Sequence[Row]) -> Batch:
     """Put a page together: the rows that the records name, by sequence, granularity, position.
 
     A page without rows has vectors of shape `(0, 0)`.
-
-    Raises
-    ------
-    KeyError
-        A row is missing.
     """
-    named = [rows[uid] for record in records for uid in all_visible_ids(record)]
-    width = len(named[0].vector) if named else 0
-    n_windows = [len(row.windows) for row in named]
+    width = len(rows[0].vector) if rows else 0
+    n_windows = [len(row.windows) for row in rows]
     none = np.zeros((0, width), np.float32)
     return Batch(
         head=head,
         records=tuple(records),
-        units=tuple(row.unit for row in named),
-        vectors=np.stack([row.vector for row in named]) if named else none,
-        window_owners=np.repeat(np.arange(len(named), dtype=np.intp), n_windows),
-        windows=np.concatenate([row.windows for row in named]) if sum(n_windows) else none,
-        associations={row.unit.id: row.associations for row in named if row.associations},
+        units=tuple(row.unit for row in rows),
+        vectors=np.stack([row.vector for row in rows]) if rows else none,
+        window_owners=np.repeat(np.arange(len(rows), dtype=np.intp), n_windows),
+        windows=np.concatenate([row.windows for row in rows]) if sum(n_windows) else none,
+        associations={row.unit.id: row.associations for row in rows if row.associations},
     )
 
 

@@ -116,7 +116,7 @@ class InMemoryStore:
         for page in list(pages_of(records, PAGE_UNITS)) or [[]]:
             self._check_open()
             try:
-                yield assemble(head, page, rows)
+                yield assemble(head, page, [rows[uid] for record in page for uid in all_visible_ids(record)])
             except KeyError as error:
                 raise StoreCorruptError(f"namespace {head.namespace!r:.80}: a record names a missing unit {error}; "
                                         "`repair()` puts an empty one in its place") from error  # fmt: skip

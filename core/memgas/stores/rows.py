@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import count, islice, repeat
+from itertools import count, islice
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
@@ -30,6 +30,10 @@ EDGE = np.dtype([("target", "V16"), ("similarity", "<f2")])
 
 MAX_EDGES_A_KEY = 166
 """In base64 just under 4,000 characters, the most that hosted Chroma takes in one value."""
+
+
+META_ID = hash_parts("store", "meta")
+"""Row id of what is set about the store as a whole."""
 
 
 def record_id(namespace: str, sequence: int) -> str:
@@ -97,32 +101,33 @@ def unpack_edges(source: str, metadata: Metadata) -> tuple[Association, ...]:
     associations: list[Association] = []
     for key in _edge_keys():
         edges = np.frombuffer(base64.b64decode(_text(metadata.get(key))), EDGE)
-        targets = (bytes(target).hex() for target in edges["target"])
-        associations += map(Association, repeat(source), targets, edges["similarity"].tolist())
+        targets = edges["target"].tobytes().hex()
+        associations += [
+            Association(source, targets[32 * n : 32 * n + 32], similarity)
+            for n, similarity in enumerate(edges["similarity"].tolist())
+        ]
         if len(edges) < MAX_EDGES_A_KEY:
             break
     return tuple(associations)
 
 
 def unit_metadata(unit: MemoryUnit, associations: Sequence[Association]) -> dict[str, Scalar]:
-    """Write a unit, its text apart, which is the row's document."""
+    """Write a unit, its text apart, which is the row's document. Few keys: each costs a load 5 µs a row."""
     spans = [[span.speaker, span.start, span.end, _iso(span.happened_at), span.id] for span in unit.spans]
     return {
         "namespace": unit.namespace,
         "session_id": unit.session_id,
         "generation": unit.generation,
         "position": unit.position,
-        "first_turn": unit.first_turn,
-        "spans": dump_json(spans) if spans else "",
+        "turns": dump_json([unit.first_turn, spans]) if spans or unit.first_turn else "",
         "n_windows": unit.n_windows,
-        "window": 0,
         **pack_edges(associations),
     }
 
 
 def unit_from_row(row_id: str, granularity: Granularity, text: str | None, metadata: Metadata) -> MemoryUnit:
     """Read a unit."""
-    spans = _text(metadata.get("spans"))
+    first_turn, spans = _turns(_text(metadata.get("turns")))
     return MemoryUnit(
         id=row_id,
         namespace=_text(metadata.get("namespace")),
@@ -131,8 +136,8 @@ def unit_from_row(row_id: str, granularity: Granularity, text: str | None, metad
         granularity=granularity,
         position=_int(metadata.get("position")),
         text=text or "",
-        first_turn=_int(metadata.get("first_turn")),
-        spans=tuple(_spans(spans)) if spans else (),
+        first_turn=first_turn,
+        spans=spans,
         n_windows=_int(metadata.get("n_windows")),
     )
 
@@ -222,16 +227,15 @@ def _edge_keys() -> Iterator[str]:
         yield f"edges_{n}"
 
 
-def _spans(text: str) -> Iterator[Span]:
-    """Read the spans of an exchange."""
-    for speaker, start, end, happened_at, turn_id in cast("list[list[object]]", load_json(text)):
-        yield Span(
-            _text(speaker),
-            _int(start),
-            _int(end),
-            None if happened_at is None else _datetime(happened_at),
-            None if turn_id is None else _text(turn_id),
-        )
+def _turns(text: str) -> tuple[int, tuple[Span, ...]]:
+    """Read the position of the first turn, and the spans of an exchange."""
+    if not text:
+        return 0, ()
+    first_turn, spans = cast("tuple[int, list[tuple[str, int, int, str | None, str | None]]]", load_json(text))
+    return first_turn, tuple(
+        Span(speaker, start, end, None if happened_at is None else _datetime(happened_at), turn_id)
+        for speaker, start, end, happened_at, turn_id in spans
+    )
 
 
 def _iso(moment: datetime | None) -> str | None:
