@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgas.graph import AssociationGraph
-from memgas.growth import TurnKey, turn_key
+from memgas.growth import NO_ID, TOMBSTONE, TurnKey, turn_key
 from memgas.lexical import LexicalIndex, tokenize
 from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
 from memgas.units import turns_of
@@ -167,10 +167,21 @@ class NamespaceIndex:
         """Whether it holds what is not stored yet."""
         return bool(self._staged)
 
+    def visible(self, session_id: str) -> SessionState | None:
+        """Return a session that is stored; None when there is none."""
+        state = self.sessions.get(session_id)
+        return None if state is None or state.slot in self._staged else state
+
     def visible_sessions(self) -> list[SessionState]:
         """Return the sessions that are stored, oldest first."""
         states = [state for state in self.sessions.values() if state.slot not in self._staged]
         return sorted(states, key=lambda state: state.record.sequence)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether anything that is stored has text."""
+        words = self.session[self.alive]
+        return bool(len(words)) and not (self._staged and set(words.tolist()) <= self._staged)
 
     def n_older(self, sequence: int) -> int:
         """Count the sessions that are older than a sequence number."""
@@ -224,7 +235,7 @@ class NamespaceIndex:
             for g in GRANULARITIES
         }
         return Stats(
-            1,
+            int(self.head is not None),
             len(states),
             sum(state.record.is_open for state in states),
             sum(state.record.is_pending for state in states),
@@ -317,7 +328,11 @@ class NamespaceIndex:
 
     @staticmethod
     def _put_turns(unit: MemoryUnit, state: SessionState) -> None:
+        if not unit.spans:
+            return  # it stands where a row was lost; which turns those were is not known
         keys = [turn_key(turn) for turn in turns_of([unit])]
+        lost = unit.first_turn - len(state.keys)
+        state.keys += [TurnKey(NO_ID, TOMBSTONE)] * lost
         state.keys[unit.first_turn :] = keys
         state.exchange_starts[unit.position] = unit.first_turn
         state.last_exchange = unit

@@ -117,7 +117,7 @@ class Remembering:
         for draft in drafts:
             number, head = _take_number(head)
             record = _record_of(draft, index.namespace, number, number, head.revision, now)
-            units = self._turn_units(draft.turns, record)
+            units = self._turn_units(draft.turns, *_place(record))
             records.append(replace(record, n_units=_count(units)))
             turn_units.append(units)
         self._embed(table, [unit for units in turn_units for unit in units])
@@ -170,7 +170,7 @@ class Remembering:
         number, head = _take_number(_next_head(index))
         record = _record_of(draft, index.namespace, state.record.sequence, number, head.revision, now)
         table = self._table_of(index, state)
-        units = self._turn_units(draft.turns, record)
+        units = self._turn_units(draft.turns, *_place(record))
         self._embed(table, units)
         digest = draft.digest
         wanted = digest is None and not draft.is_pending and not is_open and draft.kind == "chat"
@@ -199,14 +199,27 @@ class Remembering:
 
     # growth
 
+    def embedded(self, groups: Sequence[Sequence[Turn]]) -> VectorTable:
+        """Embed the exchanges of sessions that are to be begun, before anything is written."""
+        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        nowhere = ("", "", 0)
+        self._embed(table, [unit for turns in groups for unit in self._turn_units(turns, *nowhere)])
+        return table
+
     def open(
-        self, index: NamespaceIndex, draft: Draft, now: datetime, *, closing: Sequence[SessionRecord] = ()
+        self,
+        index: NamespaceIndex,
+        draft: Draft,
+        now: datetime,
+        table: VectorTable,
+        *,
+        closing: Sequence[SessionRecord],
     ) -> None:
-        """Begin a session that is to grow; records of sessions that this closes are written along."""
+        """Begin a session that is to grow, from what `embedded` returned; records of sessions that this closes go along."""
         number, head = _take_number(_next_head(index))
         record = replace(_record_of(draft, index.namespace, number, number, head.revision, now), is_open=True)
-        units = self._turn_units(draft.turns, record)
-        self._put_turns(index, head, replace(record, n_units=_count(units)), units, closing)
+        units = self._turn_units(draft.turns, *_place(record))
+        self._put_turns(index, head, replace(record, n_units=_count(units)), units, table, closing)
 
     def grow(self, index: NamespaceIndex, state: SessionState, turns: Sequence[Turn], now: datetime) -> None:
         """Add turns to an open session: its last exchange is renewed in place, what follows is new."""
@@ -214,12 +227,13 @@ class Remembering:
         if last is None:
             raise ValueError("an open session has at least one exchange")
         head = _next_head(index)
-        units = self._turn_units([*turns_of([last]), *turns], state.record, from_exchange=last)
+        units = self._turn_units([*turns_of([last]), *turns], *_place(state.record), from_exchange=last)
         n_turns = state.n_turns + len(turns)
         n_units = list(state.record.n_units)
         n_units[Granularity.TURN.axis] = units[-1].position + 1
         record = replace(state.record, n_turns=n_turns, n_units=_four(n_units), revision=head.revision, updated_at=now)
-        self._put_turns(index, head, record, units, ())
+        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        self._put_turns(index, head, record, units, table, ())
 
     def _put_turns(
         self,
@@ -227,9 +241,9 @@ class Remembering:
         head: Head,
         record: SessionRecord,
         units: Sequence[MemoryUnit],
+        table: VectorTable,
         closing: Sequence[SessionRecord],
     ) -> None:
-        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
         self._embed(table, units)
         edges = self._associate(index, record, units, table)
         closed = [replace(old, revision=head.revision) for old in closing]
@@ -262,7 +276,7 @@ class Remembering:
             return
         head = _next_head(index)
         table = self._table_of(index, state)
-        units = self._turn_units(turns, record)
+        units = self._turn_units(turns, *_place(record))
         self._embed(table, units)
         digest = digest or self.extract(index, turns, units, table)
         added = digest_units(digest, turns, index.namespace, record.session_id, record.generation)
@@ -310,10 +324,15 @@ class Remembering:
         return digest_units(digest, draft.turns, record.namespace, record.session_id, record.generation)
 
     def _turn_units(
-        self, turns: Sequence[Turn], record: SessionRecord, from_exchange: MemoryUnit | None = None
+        self,
+        turns: Sequence[Turn],
+        namespace: str,
+        session_id: str,
+        generation: int,
+        from_exchange: MemoryUnit | None = None,
     ) -> list[MemoryUnit]:
         """Cut turns into units; `from_exchange` is the unit that the first of them begins."""
-        where = (record.namespace, record.session_id, record.generation)
+        where = (namespace, session_id, generation)
         if self._config.turn_units == "pooled_pairs":
             return [pooled_unit(turns, *where)]
         exchanges = split_exchanges(
@@ -356,6 +375,11 @@ class Remembering:
             for unit, (nodes, similarities) in zip(units, accepted, strict=True)
             if len(nodes)
         }
+
+
+def _place(record: SessionRecord) -> tuple[str, str, int]:
+    """Return what the ids of a session's units are made of."""
+    return record.namespace, record.session_id, record.generation
 
 
 def _next_head(index: NamespaceIndex) -> Head:

@@ -15,6 +15,7 @@ from memgas import growth
 from memgas.checks import check_digest, check_json, check_name, check_time, clean_turns
 from memgas.config import MemGASConfig
 from memgas.digest import parse_digest
+from memgas.embedding import VectorTable
 from memgas.errors import InvalidInputError, LLMError, MemGASError, NotFoundError
 from memgas.index import NamespaceIndex, SessionState
 from memgas.prompts import digest_prompt
@@ -25,6 +26,7 @@ from memgas.units import session_text, split_exchanges, turns_of
 from memgas.workspace import Workspace
 
 _CHUNK = 16
+_LOST = Turn("unknown", "")  # stands for a turn whose row a repair could not bring back
 _log = logging.getLogger("memgas")
 
 
@@ -136,8 +138,8 @@ class Sessions:
             wanted = [
                 one.draft.digest is None
                 and one.draft.kind == "chat"
-                and (not only_new or bool(_new_turns(index.sessions.get(one.session_id), one)))
-                for one in chunk
+                and not (only_new and (one in chunk[:number] or _needs_none(index.visible(one.session_id), one)))
+                for number, one in enumerate(chunk)
             ]
         with ThreadPoolExecutor(self._config.n_threads if llm.is_thread_safe else 1) as pool:
             return list(pool.map(lambda pair: self._with_digest(*pair), zip(chunk, wanted, strict=True)))
@@ -188,8 +190,13 @@ class Sessions:
             self._remembering.grow(index, state, fresh, now)
             return Added(given.session_id, len(fresh), pending=False)
         turns = (*self._turns(index, state), *fresh)
-        draft = replace(Draft.of(state.record, turns, given.draft.digest), is_pending=given.draft.is_pending)
+        # A digest of what was given would still have the words that were deleted here.
+        digest = None if any(turn.is_tombstone for turn in turns) else given.draft.digest
+        is_pending = digest is None and self._llm is not None and state.record.kind == "chat"
+        draft = replace(Draft.of(state.record, turns, digest), is_pending=is_pending)
         self._remembering.rewrite(index, state, draft, now, is_open=False)
+        if is_pending and not given.degraded:
+            self._digest_later(index.namespace, [state.record])
         return Added(given.session_id, len(fresh), draft.is_pending, given.degraded)
 
     # growth
@@ -203,15 +210,13 @@ class Sessions:
             fresh = growth.new_turns_to_append(stored, len(stored), turns, at=at, where=where)
             now = self._clock()
             due = self._idle(index, now, besides=session_id)
-            if not fresh:
-                self._close(index, due)
-                return Added(session_id, 0, state is not None and state.record.is_pending)
-            if state is None:
+            if fresh and state is None:
                 draft = Draft(session_id, tuple(fresh), fresh[0].happened_at or now, now)
-                self._remembering.open(index, draft, now, closing=[_closed(record) for record in due])
-            else:
+                table = self._remembering.embedded([fresh])
+                self._remembering.open(index, draft, now, table, closing=[_closed(record) for record in due])
+            elif fresh and state is not None:
                 self._extend(index, state, fresh, now)
-                self._close(index, due)
+            self._close(index, due)
             is_pending = index.sessions[session_id].record.is_pending
         self._digest_later(namespace, due)
         return Added(session_id, len(fresh), is_pending)
@@ -227,28 +232,31 @@ class Sessions:
             now = self._clock()
             due = self._idle(index, now, besides=states[-1].record.session_id if states else "")
             session_id = states[-1].record.session_id if states else conversation_id
-            for is_next, group in self._sittings(states[-1] if states else None, fresh, now):
-                session_id, closing = self._continue(index, conversation_id, group, now, is_next=is_next)
-                due += closing
+            sittings = list(self._sittings(states[-1] if states else None, fresh, now))
+            # All are embedded before one is written: an embedder that fails half way leaves nothing behind.
+            table = self._remembering.embedded([group for is_next, group in sittings if is_next])
+            for is_next, group in sittings:
+                if is_next:
+                    session_id, closing = self._begin_next(index, conversation_id, group, now, table)
+                    due += closing
+                else:
+                    self._extend(index, states[-1], group, now)
             self._close(index, due)
             state = index.sessions.get(session_id)
             is_pending = state is not None and state.record.is_pending
         self._digest_later(namespace, due)
         return Added(session_id, len(fresh), is_pending)
 
-    def _continue(
-        self, index: NamespaceIndex, conversation_id: str, turns: Sequence[Turn], now: datetime, *, is_next: bool
+    def _begin_next(
+        self, index: NamespaceIndex, conversation_id: str, turns: Sequence[Turn], now: datetime, table: VectorTable
     ) -> tuple[str, list[SessionRecord]]:
-        """Write turns into a conversation's open session or into its next one; return its id and what that closes."""
+        """Write turns into a conversation's next session; return its id and what that closes."""
         states = index.conversation(conversation_id)
-        if not is_next:
-            self._extend(index, states[-1], turns, now)
-            return states[-1].record.session_id, []
         closing = [state.record for state in states if state.record.is_open]
         session_id = growth.next_session_id(conversation_id, len(states), index.sessions)
         first_turn = max((state.record.first_turn + state.n_turns for state in states), default=0)
         draft = Draft(session_id, tuple(turns), turns[0].happened_at or now, now, None, conversation_id, first_turn)
-        self._remembering.open(index, draft, now, closing=[_closed(record) for record in closing])
+        self._remembering.open(index, draft, now, table, closing=[_closed(record) for record in closing])
         return session_id, closing
 
     def _sittings(
@@ -285,7 +293,9 @@ class Sessions:
             self._remembering.grow(index, state, turns, now)
             return
         whole = (*self._turns(index, state), *turns)
-        draft = replace(Draft.of(state.record, whole, self._digest_of(index, state)), is_pending=True)
+        draft = replace(
+            Draft.of(state.record, whole, self._digest_of(index, state)), is_pending=state.record.kind == "chat"
+        )
         self._remembering.rewrite(index, state, draft, now, is_open=True)
 
     # closing and digests
@@ -367,7 +377,8 @@ class Sessions:
             turns = list(self._turns(index, state))
             turns[position] = replace(turns[position], text="")
             is_open = state.record.is_open
-            wants_llm = self._llm is not None and any(turn.text for turn in turns)
+            is_chat = state.record.kind == "chat"
+            wants_llm = self._llm is not None and is_chat and any(turn.text for turn in turns)
             draft = replace(Draft.of(state.record, tuple(turns), None), is_pending=wants_llm and not is_open)
             self._remembering.rewrite(index, state, draft, self._clock(), is_open=is_open)
             due = [index.sessions[session_id].record] if draft.is_pending else []
@@ -389,7 +400,7 @@ class Sessions:
     def has_words(self, namespace: str) -> bool:
         """Tell whether there is anything to find."""
         with self._open().reading(namespace) as index:
-            return bool(index.alive.any())
+            return index.has_words
 
     def get(self, namespace: str, session_id: str) -> Session:
         """Return a session with its words."""
@@ -409,7 +420,11 @@ class Sessions:
     def _turns(self, index: NamespaceIndex, state: SessionState) -> tuple[Turn, ...]:
         nodes = state.nodes[Granularity.TURN]
         ids = [index.unit_id(nodes[position]) for position in sorted(nodes)]
-        return turns_of(self._open().store.fetch(index.namespace, ids)) if ids else ()
+        turns: list[Turn] = []
+        for unit in self._open().store.fetch(index.namespace, ids) if ids else ():
+            turns += [_LOST] * (unit.first_turn - len(turns))
+            turns += turns_of([unit])
+        return tuple(turns)
 
     def _digest_of(self, index: NamespaceIndex, state: SessionState) -> Digest | None:
         source = state.record.digest_source
@@ -426,7 +441,7 @@ class Sessions:
 
 
 def _find(index: NamespaceIndex, session_id: str) -> SessionState:
-    state = index.sessions.get(session_id)
+    state = index.visible(session_id)
     if state is None:
         raise NotFoundError(f"there is no session {session_id!r} in this namespace")
     return state
@@ -438,12 +453,17 @@ def _new_turns(state: SessionState | None, given: _Given) -> Sequence[Turn]:
     return growth.new_turns_of_session(state.keys, given.turns, session_id=given.session_id)
 
 
+def _needs_none(state: SessionState | None, given: _Given) -> bool:
+    """Tell whether adding a session needs no digest now: nothing is new, or it goes on growing."""
+    return state is not None and (state.record.is_open or not _new_turns(state, given))
+
+
 def _added(given: _Given) -> Added:
     return Added(given.session_id, len(given.turns), given.draft.is_pending, given.degraded)
 
 
 def _closed(record: SessionRecord) -> SessionRecord:
-    return replace(record, is_open=False, is_pending=True)
+    return replace(record, is_open=False, is_pending=record.kind == "chat")
 
 
 def _tail(state: SessionState) -> growth.Tail:

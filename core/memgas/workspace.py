@@ -16,14 +16,24 @@ from memgas.index import NamespaceIndex
 from memgas.protocols import Store
 from memgas.types import Batch
 
+_CLOSED = "this memory is closed; open it again with MemGAS(...)"
 _log = logging.getLogger("memgas")
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One namespace's mirror and its locks. `users` counts who is inside: it is not dropped under them."""
+    """One namespace's mirror and its locks.
+
+    Attributes
+    ----------
+    is_touched
+        The present writer has changed the mirror, or has begun to write to the store.
+    users
+        How many are inside: the entry is not dropped under them.
+    """
 
     index: NamespaceIndex | None = None
+    is_touched: bool = False
     users: int = 0
     writer: threading.RLock = field(default_factory=threading.RLock)
     guard: threading.RLock = field(default_factory=threading.RLock)
@@ -75,7 +85,8 @@ class Workspace:
         if self._handles:
             return False
         self.drain()
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         self._digesters.shutdown()
         self.pool.shutdown(wait=False)
         self._entries.clear()
@@ -94,36 +105,42 @@ class Workspace:
     def writing(self, namespace: str) -> Iterator[NamespaceIndex]:
         """Be the only writer of the namespace. The mirror may be read meanwhile.
 
-        When a write fails half way, the mirror is dropped, to be read again from the store.
+        When a write fails half way, the mirror is dropped, to be read again from the store. What is refused before
+        anything was written costs nothing.
         """
         with self._inside(namespace) as entry, entry.writer:
             with entry.guard:
                 index = self._fresh(namespace, entry)
+            entry.is_touched = False
             is_done = False
             try:
                 yield index
                 is_done = True
             finally:
-                if not is_done or _is_mostly_dead(index):
+                if (entry.is_touched and not is_done) or _is_mostly_dead(index):
                     with entry.guard:
                         entry.index = None
 
     def stage(self, index: NamespaceIndex, batch: Batch) -> None:
         """Take new sessions into the mirror before they are stored; within `writing`, and followed by `publish`."""
         with self._inside(index.namespace) as entry, entry.guard:
+            entry.is_touched = True
             index.stage(batch)
 
     def publish(self, index: NamespaceIndex, batch: Batch) -> None:
         """Store what was staged, then show it."""
-        self.store.put(batch)
-        with self._inside(index.namespace) as entry, entry.guard:
-            index.publish(batch.head)
+        with self._inside(index.namespace) as entry:
+            self.store.put(batch)
+            with entry.guard:
+                index.publish(batch.head)
 
     def commit(self, index: NamespaceIndex, batch: Batch) -> None:
         """Store a batch, then show it; within `writing`."""
-        self.store.put(batch)
-        with self._inside(index.namespace) as entry, entry.guard:
-            index.apply(batch)
+        with self._inside(index.namespace) as entry:
+            entry.is_touched = True
+            self.store.put(batch)
+            with entry.guard:
+                index.apply(batch)
 
     def forget(self, namespace: str) -> None:
         """Delete a namespace from the store and from memory."""
@@ -135,7 +152,7 @@ class Workspace:
     def _inside(self, namespace: str) -> Iterator[_Entry]:
         with self._lock:
             if self._is_closed:
-                raise ClosedError("this memory is closed; open it again with MemGAS(...)")
+                raise ClosedError(_CLOSED)
             entry = self._entries.setdefault(namespace, _Entry())
             self._entries.move_to_end(namespace)
             entry.users += 1
@@ -154,7 +171,7 @@ class Workspace:
 
     def _fresh(self, namespace: str, entry: _Entry) -> NamespaceIndex:
         """Return the mirror as the store is now: loaded, or brought up to date by what changed."""
-        index = entry.index
+        index, entry.index = entry.index, None  # a delta that is cut off must not be taken for whole
         if index is not None and not self.store.is_exclusive:
             head = self.store.head(namespace)
             if head != index.head:
@@ -175,6 +192,8 @@ class Workspace:
     def later(self, job: Callable[[], object]) -> None:
         """Run a job in the background, one at a time."""
         with self._lock:
+            if self._is_closed:
+                raise ClosedError(_CLOSED)
             future = self._digesters.submit(job)
             self._jobs.add(future)
         future.add_done_callback(self._finished)
