@@ -45,7 +45,7 @@ def split_exchanges(turns: Sequence[Turn], *, max_turns: int, max_chars: int) ->
     Parameters
     ----------
     turns
-        In order. Tombstones keep their speaker, so a deletion moves no cut.
+        In order. Tombstones keep their speaker, so a deletion moves no cut but one that `max_chars` made.
     max_turns
         No exchange is longer.
     max_chars
@@ -151,7 +151,7 @@ def _windows(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> 
         if end >= len(text):
             return
         overlap_from = end - max(1, (end - start) // 8)
-        space = text.find(" ", overlap_from, end)
+        space = text.find(" ", overlap_from, end - 1)  # the last one would leave nothing to share
         start = max(start + 1, (space + 1) if space >= 0 else overlap_from)
 
 
