@@ -128,7 +128,7 @@ class OpenAIEmbedder:
     def n_dims(self) -> int:
         """Width of the vectors; asks the server once if it was not given."""
         if self._n_dims is None:
-            self._n_dims = len(self._request(["How wide are you?"])[0])
+            self._n_dims = self._request(["How wide are you?"]).shape[1]
         return self._n_dims
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -139,12 +139,13 @@ class OpenAIEmbedder:
         EmbedderError
             The server cannot be reached, refuses, or answers with something else than one vector a text.
         """
-        rows: list[list[float]] = []
-        for start in range(0, len(texts), self._batch_size):
-            rows.extend(self._request([clean_text(text) for text in texts[start : start + self._batch_size]]))
-        if len({len(row) for row in rows}) > 1:
+        parts = [
+            self._request([clean_text(text) for text in texts[start : start + self._batch_size]])
+            for start in range(0, len(texts), self._batch_size)
+        ]
+        if len({part.shape[1] for part in parts}) > 1:
             raise EmbedderError(f"{self.name} returned vectors of different widths")
-        return np.array(rows, dtype=np.float32) if rows else np.zeros((0, self.n_dims), dtype=np.float32)
+        return np.concatenate(parts) if parts else np.zeros((0, self.n_dims), dtype=np.float32)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Embed a question: `(n_dims,)`, as a document of the same words."""
@@ -159,8 +160,10 @@ class OpenAIEmbedder:
         """Close the connections."""
         self._connection.close()
 
-    def _request(self, texts: list[str]) -> list[list[float]]:
-        def ask(client: OpenAI) -> list[list[float]]:
+    def _request(self, texts: list[str]) -> NDArray[np.float32]:
+        """Embed one batch: `(n_texts, width)`."""
+
+        def ask(client: OpenAI) -> NDArray[np.float32]:
             if self._dimensions is None:
                 answer = client.embeddings.create(model=self.name, input=texts, encoding_format="float")
             else:
@@ -170,7 +173,10 @@ class OpenAIEmbedder:
             data = getattr(answer, "data", None)  # the SDK hands on whatever a server answers
             if not data or sorted(row.index for row in data) != list(range(len(texts))):
                 raise EmbedderError(f"{self.name} did not return one vector for each of {len(texts)} texts")
-            return [row.embedding for row in sorted(data, key=lambda row: row.index)]
+            vectors = np.array([row.embedding for row in sorted(data, key=lambda row: row.index)], dtype=np.float32)
+            if vectors.ndim != 2:
+                raise EmbedderError(f"{self.name} returned something else than a list of numbers for each text")
+            return vectors
 
         return self._connection.call(ask, f"embedding with {self.name}", EmbedderError)
 
