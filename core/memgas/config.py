@@ -95,8 +95,14 @@ class MemGASConfig:
     lexical_weight: float = _setting(
         1.0, "share of BM25 beside the cosine in a unit's similarity; 0: the cosine alone, raw", when="retrieve", low=0
     )
-    bm25_k1: float = _setting(1.2, "how soon repeated terms saturate", when="retrieve", low=0)
-    bm25_b: float = _setting(0.75, "how much long text is held against itself", when="retrieve", low=0, high=1)
+    bm25_k1: float = _setting(0.9, "how soon repeated terms saturate", when="retrieve", low=0)
+    bm25_b: float = _setting(0.4, "how much long text is held against itself", when="retrieve", low=0, high=1)
+    date_weight: float = _setting(
+        1.0, "how much it counts that a session lies near a date that the query names", when="retrieve", low=0
+    )
+    date_decay_days: float = _setting(
+        7.0, "how far outside a named date nearness falls to 1/e", when="retrieve", unit="days", low=0, open_low=True
+    )
 
     # router
     router: Literal["entropy", "normalised_entropy", "uniform"] = _setting(
@@ -106,10 +112,20 @@ class MemGASConfig:
         1.0, "higher makes the weights more equal", when="retrieve", low=0, open_low=True
     )
     router_floor: float = _setting(
-        0.5, "bounds the weight of a granularity whose entropy is nearly 0", when="retrieve", low=0, open_low=True
+        1.0, "bounds the weight of a granularity whose entropy is nearly 0", when="retrieve", low=0, open_low=True
     )
+    session_prior: float = _setting(1.0, "weight of the session's text before the router", when="retrieve", low=0)
+    turn_prior: float = _setting(1.0, "weight of the turns before the router", when="retrieve", low=0)
+    summary_prior: float = _setting(0.5, "weight of the summary before the router", when="retrieve", low=0)
+    keyword_prior: float = _setting(0.25, "weight of the keywords before the router", when="retrieve", low=0)
 
     # ranking
+    ranking: Literal["blend", "pagerank"] = _setting(
+        "blend", "similarity plus what associations bring, or PageRank alone (the published code)", when="retrieve",
+        choices=("blend", "pagerank"))  # fmt: skip
+    association_weight: float = _setting(
+        0.15, "in the blend, how much it counts what PageRank brought over associations", when="retrieve", low=0
+    )
     n_seeds: int = _setting(15, "units that PageRank starts from", when="retrieve", unit="units", low=1)
     damping: float = _setting(0.1, "chance of following an edge", when="retrieve", low=0, high=0.99)
     weighted_edges: bool = _setting(True, "whether PageRank weighs edges by their similarity", when="retrieve")
@@ -146,7 +162,8 @@ class MemGASConfig:
         return cls(
             turn_units="pooled_pairs", long_text="truncate", accept="predict", max_associations=None,
             warmup_sessions=5, lexical_weight=0.0, router="entropy", router_temperature=0.2, router_floor=1e-6,
-            weighted_edges=False, session_score="sum",
+            weighted_edges=False, session_score="sum", ranking="pagerank", date_weight=0.0, summary_prior=1.0,
+            keyword_prior=1.0,
         )  # fmt: skip
 
 

@@ -308,6 +308,7 @@ class MemGAS:
         *,
         namespace: str,
         top_k: int = 5,
+        asked_at: datetime | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         min_score: float = 0.0,
@@ -327,6 +328,8 @@ class MemGAS:
             What is asked.
         top_k
             Most hits.
+        asked_at
+            When it is asked, with a time zone: "last week" in the query counts from here. None: now.
         since, until
             Bounds on when a session happened, both included.
         min_score
@@ -358,6 +361,7 @@ class MemGAS:
             check_query(query),
             check_name(namespace, "namespace"),
             check_count(top_k, "top_k"),
+            self._clock() if asked_at is None else check_time(asked_at, "asked_at"),
             None if since is None else check_time(since, "since"),
             None if until is None else check_time(until, "until"),
             check_share(min_score, "min_score"),
@@ -373,7 +377,7 @@ class MemGAS:
         if not self._sessions.has_words(request.namespace):
             return self._recalling.nothing(request)
         found = self._recalling.retrieve(request, self._fingerprint(), vector)
-        return self._recalling.filtered(found, self._clock()) if filter == "llm" else found
+        return self._recalling.filtered(found, request.asked_at) if filter == "llm" else found
 
     def get(self, session_id: str, *, namespace: str) -> Session:
         """Return a session with all its turns; raise NotFoundError if there is none."""

@@ -82,8 +82,48 @@ def unit_similarities(
         units = np.flatnonzero((granularity == axis) & alive)
         by_meaning = standardise(cosines[units], None)
         by_words = standardise(lexical[units], None)
-        similarities[units] = standardise(by_meaning + lexical_weight * by_words, None)
+        # Where the two cancel out, what is left is rounding, not a difference.
+        similarities[units] = standardise(np.round(by_meaning + lexical_weight * by_words, 9), None)
     return similarities
+
+
+def add_associations(
+    similarities: FloatArray,
+    flow: FloatArray,
+    granularity: NDArray[np.int8],
+    alive: BoolArray,
+    *,
+    association_weight: float,
+) -> FloatArray:
+    """Let a unit profit from what PageRank brought to it over associations: `association_weight · z(√flow)`.
+
+    Added to the similarities, instead of put in their place, so that the graph can lift a session, and a session it does
+    not reach keeps its order.
+
+    Parameters
+    ----------
+    similarities : (n_units,) float64
+        Standardised per granularity.
+    flow : (n_units,) float64
+        Mass that came over an edge and not from the restart: `max(0, rank - (1 - damping) · personalization)`.
+    granularity : (n_units,) int8
+    alive : (n_units,) bool
+        Which units count in the statistics.
+    association_weight
+        0: the similarities themselves.
+
+    Returns
+    -------
+    (n_units,) float64
+    """
+    added = similarities.copy()
+    if association_weight == 0:
+        return added
+    root = np.sqrt(flow)
+    for axis in range(len(GRANULARITIES)):
+        units = np.flatnonzero((granularity == axis) & alive)
+        added[units] += association_weight * standardise(root[units], None)
+    return added
 
 
 def choose_seeds(scores: FloatArray, allowed: BoolArray, *, n_seeds: int) -> tuple[IndexArray, FloatArray]:
@@ -155,6 +195,29 @@ def session_scores(
         np.maximum.at(parts, cells, scores[units])
         parts[np.isneginf(parts)] = 0.0
     return parts.reshape(n_sessions, n_granularities)
+
+
+def blend_sessions(parts: FloatArray, has_units: BoolArray, weights: FloatArray) -> FloatArray:
+    """Weigh a session's best units by the router, over the granularities that it has.
+
+    Parameters
+    ----------
+    parts : (n_sessions, n_granularities) float64
+        Its best unit's score at each granularity.
+    has_units : (n_sessions, n_granularities) bool
+        Where it has one: a pending session is compared on what it has.
+    weights : (n_granularities,) float64
+        Of the router.
+
+    Returns
+    -------
+    (n_sessions, n_granularities) float64
+        The row's sum is the session's score. 0 for a session without units.
+    """
+    shares = np.where(has_units, weights, 0.0)
+    totals = shares.sum(axis=1, keepdims=True)
+    blended: FloatArray = parts * np.divide(shares, totals, out=np.zeros_like(shares), where=totals > 0)
+    return blended
 
 
 def top_sessions(scores: FloatArray, tie_break: FloatArray, allowed: BoolArray, *, top_k: int) -> IndexArray:

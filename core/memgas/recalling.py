@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memgas.calibration import absolute_scores
 from memgas.config import MemGASConfig
+from memgas.dates import find_spans, nearness
 from memgas.errors import LLMError
 from memgas.filtering import parse_verdict
 from memgas.fingerprint import Fingerprint
@@ -20,7 +22,15 @@ from memgas.lexical import tokenize
 from memgas.pagerank import push_pagerank, strongest_path
 from memgas.prompts import filter_prompt
 from memgas.protocols import LLM, Embedder
-from memgas.ranking import choose_seeds, session_scores, top_sessions, unit_similarities
+from memgas.ranking import (
+    add_associations,
+    blend_sessions,
+    choose_seeds,
+    session_scores,
+    standardise,
+    top_sessions,
+    unit_similarities,
+)
 from memgas.retrieval import Retrieval
 from memgas.router import entropy_weights
 from memgas.types import (
@@ -40,7 +50,8 @@ from memgas.units import turns_of
 from memgas.where import Where, matches
 from memgas.workspace import Workspace
 
-_PUSH_TOLERANCE = 1e-5
+_PUSH_TOLERANCE = 1e-4
+_NAMES = tuple(g.value for g in GRANULARITIES)
 _MAX_ITEM_CHARS = 2_000
 
 
@@ -51,6 +62,7 @@ class Request:
     query: str
     namespace: str
     top_k: int
+    asked_at: datetime
     since: datetime | None = None
     until: datetime | None = None
     min_score: float = 0.0
@@ -87,14 +99,13 @@ class _Stopwatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scores:
-    """What the numeric steps said, `(n_nodes,)` but for `order`, `parts` and `plain`, which are by session slot."""
+    """What the numeric steps said, `(n_nodes,)` but for `parts`, by session slot, and `order`, the slots found."""
 
     cosines: NDArray[np.float32]
     similarities: NDArray[np.float64]
     allowed: NDArray[np.bool_]
     ranks: NDArray[np.float64]
-    parts: NDArray[np.float64]
-    plain: NDArray[np.float64]
+    parts: dict[str, NDArray[np.float64]]
     order: NDArray[np.intp]
     seeds: NDArray[np.intp]
     routes: tuple[Route, ...]
@@ -212,41 +223,74 @@ class Recalling:
         return _with_same_matter(index, drafts, fingerprint), trace
 
     def _score(
-        self, index: NamespaceIndex, allowed: NDArray[np.bool_], vector: NDArray[np.float32], terms: list[str], request: Request,
+        self, index: NamespaceIndex, allowed: NDArray[np.bool_], vector: NDArray[np.float32], terms: list[str],
+        request: Request,
     ) -> _Scores:  # fmt: skip
         config = self._config
-        cosines = index.cosines(vector)
+        cosines, granularity, alive = index.cosines(vector), index.granularity, index.alive
         lexical = np.zeros(index.n_nodes, np.float32)
         bm25 = index.lexical.scores(terms)
         lexical[: len(bm25)] = bm25
-        granularity, alive = index.granularity, index.alive
         similarities = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=config.lexical_weight)
-        by_granularity = [similarities[alive & (granularity == g.axis)] for g in GRANULARITIES]
-        entropies, weights = entropy_weights(
-            by_granularity, temperature=config.router_temperature, floor=config.router_floor, rule=config.router
-        )
-        weighted = weights[granularity] * similarities
-        seeds, personalization = choose_seeds(weighted, allowed, n_seeds=config.n_seeds)
+        routes, weights = self._route(similarities, granularity, alive)
+        dated = config.date_weight * self._nearness(index, request)
+        seed_scores = weights[granularity] * (similarities + dated[index.session])
+        seeds, personalization = choose_seeds(seed_scores, allowed, n_seeds=config.n_seeds)
         reached, mass = push_pagerank(
             index.graph, seeds, personalization, damping=config.damping, tolerance=_PUSH_TOLERANCE,
             weighted=config.weighted_edges,
         )  # fmt: skip
-        ranks = np.zeros(index.n_nodes)
-        ranks[reached] = mass
-        parts = session_scores(
-            ranks, index.session, granularity, allowed, n_sessions=index.n_slots, reduce=config.session_score
-        )
-        plain = session_scores(
-            weighted, index.session, granularity, allowed, n_sessions=index.n_slots, reduce=config.session_score
-        )
+        ranks, flow = np.zeros(index.n_nodes), np.zeros(index.n_nodes)
+        ranks[reached] = flow[reached] = mass
+        flow[seeds] = np.maximum(flow[seeds] - (1 - config.damping) * personalization, 0)
+        gather = partial(
+            session_scores, session=index.session, granularity=granularity, allowed=allowed, n_sessions=index.n_slots,
+            reduce=config.session_score,
+        )  # fmt: skip
+        plain = gather(similarities) @ weights + dated
+        if config.ranking == "pagerank":
+            parts = dict(zip(_NAMES, gather(ranks).T, strict=True))
+        else:
+            lifted = add_associations(
+                similarities, flow, granularity, alive, association_weight=config.association_weight
+            )
+            parts = _blended(gather, similarities, lifted, weights, dated)
         admissible = np.zeros(index.n_slots, bool)
         admissible[index.session[allowed]] = True
-        order = top_sessions(parts.sum(axis=1), plain.sum(axis=1), admissible, top_k=request.top_k)
+        totals: NDArray[np.float64] = np.sum(list(parts.values()), axis=0)
+        order = top_sessions(totals, plain, admissible, top_k=request.top_k)
+        return _Scores(cosines, similarities, allowed, ranks, parts, order, seeds, routes, seed_scores[seeds])
+
+    def _route(
+        self, similarities: NDArray[np.float64], granularity: NDArray[np.int8], alive: NDArray[np.bool_]
+    ) -> tuple[tuple[Route, ...], NDArray[np.float64]]:
+        """Weigh the granularities: a prior each, times the router's weight for this query."""
+        config = self._config
+        by_granularity = [similarities[alive & (granularity == g.axis)] for g in GRANULARITIES]
+        entropies, weights = entropy_weights(
+            by_granularity, temperature=config.router_temperature, floor=config.router_floor, rule=config.router
+        )
+        priors = np.array([config.session_prior, config.turn_prior, config.summary_prior, config.keyword_prior])
+        weights = weights * priors / (float(weights @ priors) or 1.0)
         routes = tuple(
             Route(g, len(of_g), None if np.isnan(entropy) else float(entropy), float(weight))
             for g, of_g, entropy, weight in zip(GRANULARITIES, by_granularity, entropies, weights, strict=True)
         )
-        return _Scores(cosines, similarities, allowed, ranks, parts, plain, order, seeds, routes, weighted[seeds])
+        return routes, weights
+
+    def _nearness(self, index: NamespaceIndex, request: Request) -> NDArray[np.float64]:
+        """Return how near each session is to the dates that the query names, standardised, by slot."""
+        scores = np.zeros(index.n_slots)
+        states = index.visible_sessions()
+        days = np.array([state.record.happened_at.toordinal() for state in states], np.int64)
+        if self._config.date_weight == 0 or not len(days):
+            return scores
+        asked_on = request.asked_at.toordinal()
+        spans = find_spans(request.query, first=int(days.min()), last=int(days.max()), asked_on=asked_on)
+        if spans:
+            near = nearness(days, spans, decay_days=self._config.date_decay_days)
+            scores[[state.slot for state in states]] = standardise(near, None)
+        return scores
 
     def _absolute(
         self, index: NamespaceIndex, scores: _Scores, terms: list[str], fingerprint: Fingerprint
@@ -263,10 +307,8 @@ class Recalling:
     def _draft(self, index: NamespaceIndex, state: SessionState, scores: _Scores, score: float) -> _Draft:
         """Describe a hit, and name the units whose words it needs."""
         record = state.record
-        parts = {g.value: float(scores.parts[state.slot, g.axis]) for g in GRANULARITIES}
+        parts = {name: float(part[state.slot]) for name, part in scores.parts.items()}
         rank_score = sum(parts.values())
-        if rank_score == 0:
-            parts = {}
         turns = state.nodes[Granularity.TURN]
         ranked = sorted(
             ((float(scores.similarities[node]), -position) for position, node in turns.items() if scores.allowed[node]),
@@ -296,6 +338,29 @@ class Recalling:
             weighted=self._config.weighted_edges,
         )  # fmt: skip
         return Path(session_id, tuple(_unit_score(index, int(node), scores.ranks) for node in steps), tuple(edges))
+
+
+def _blended(
+    gather: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    similarities: NDArray[np.float64],
+    lifted: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    dated: NDArray[np.float64],
+) -> dict[str, NDArray[np.float64]]:
+    """Split each session's score into what its words bring at each granularity, its associations, and its date.
+
+    Returns
+    -------
+    dict
+        Name of a part to `(n_sessions,)`. "association" is by how much associations lift the best units.
+    """
+    has_units = gather(np.ones_like(similarities)) > 0
+    plain = blend_sessions(gather(similarities), has_units, weights)
+    whole = blend_sessions(gather(lifted), has_units, weights)
+    parts = dict(zip(_NAMES, plain.T, strict=True))
+    parts["association"] = (whole - plain).sum(axis=1)
+    parts["date"] = np.where(has_units.any(axis=1), dated, 0.0)
+    return parts
 
 
 def _allowed_nodes(index: NamespaceIndex, admitted: Sequence[SessionState], request: Request) -> NDArray[np.bool_]:
