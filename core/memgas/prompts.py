@@ -47,7 +47,7 @@ Write both in the language that the dialogue is in; do not translate.
 """
 
 
-def filter_prompt(query: str, asked_at: date | None, items: Sequence[tuple[date, str]]) -> str:
+def filter_prompt(query: str, asked_at: date | None, items: Sequence[tuple[date | None, str]]) -> str:
     """Ask which numbered items help to answer a query; the answer is a JSON list of their numbers.
 
     Parameters
@@ -57,12 +57,9 @@ def filter_prompt(query: str, asked_at: date | None, items: Sequence[tuple[date,
     asked_at
         When, so that "last week" can be resolved.
     items
-        When it was said, and what was said; numbered from 1 in this order.
+        When it was said, if that is known, and what was said; numbered from 1 in this order.
     """
-    lines = "\n".join(
-        f'{{"number": {number}, "date": "{_day(day)}", "text": {_quoted(text)}}}'
-        for number, (day, text) in enumerate(items, start=1)
-    )
+    lines = "\n".join(_item(number, day, text) for number, (day, text) in enumerate(items, start=1))
     when = f" on {_day(asked_at)}" if asked_at else ""
     mark = _mark(lines + query)
     return f"""\
@@ -80,6 +77,12 @@ Reply with a JSON list of the numbers to keep and nothing else, such as [2, 5]. 
 {lines}
 {mark}
 """
+
+
+def _item(number: int, day: date | None, text: str) -> str:
+    """Return one item as a JSON object on one line."""
+    when = f'"date": "{_day(day)}", ' if day else ""
+    return f'{{"number": {number}, {when}"text": {_quoted(text)}}}'
 
 
 def _mark(text: str) -> str:

@@ -40,6 +40,7 @@ def test_dates_may_be_unknown() -> None:
     """Without a date nothing is said about it."""
     assert "took place" not in digest_prompt("a: b", happened_at=None, n_keywords=3)
     assert 'Somebody asked: "x"' in filter_prompt("x", None, [])
+    assert '{"number": 1, "text": "y"}' in filter_prompt("x", None, [(None, "y")])
 
 
 @settings(deadline=None)
