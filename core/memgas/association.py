@@ -276,9 +276,9 @@ def accept_mask(
 def fit_mixtures(values: FloatArray) -> Mixture:
     """Fit a two-component Gaussian mixture to each row by expectation-maximisation.
 
-    Two starts are tried, and the one that ends at the larger likelihood is kept: the best two-means split, and the best
-    split into two Gaussians of their own width. Both are found exactly, over all splits of the sorted row; there is no
-    chance in it. A row's fit does not depend on the other rows.
+    Three starts are tried, and the one that ends at the largest likelihood is kept: the best two-means split, the best
+    split into two Gaussians of their own width (both found exactly, over all splits of the sorted row), and the upper
+    third. There is no chance in it, and a row's fit does not depend on the other rows.
 
     Parameters
     ----------
@@ -392,9 +392,10 @@ def _fit(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatA
     n_rows = len(values)
     center, spread = values.mean(axis=1), values.std(axis=1)
     standard = (values - center[:, np.newaxis]) / spread[:, np.newaxis]
-    starts = np.concatenate([_two_means_split(standard), _two_gaussians_split(standard)]).T
-    moments, likelihood = _maximise(np.concatenate([standard, standard]), starts)
-    best = np.arange(n_rows) + n_rows * (likelihood[n_rows:] > likelihood[:n_rows] + TOLERANCE)
+    starts = _starts(standard)
+    moments, likelihood = _maximise(np.concatenate([standard] * len(starts)), np.concatenate(starts).T)
+    by_start = np.round(likelihood.reshape(len(starts), n_rows), 9)  # of equal ends, the first start's
+    best = np.arange(n_rows) + n_rows * np.argmax(by_start, axis=0)
     totals = _moments(standard, np.ones_like(standard))
     weights, means, variances = (x.T for x in _components(moments[:, best], totals))
     order = np.argsort(means, axis=1, kind="stable")
@@ -405,23 +406,18 @@ def _fit(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatA
     )  # fmt: skip
 
 
-def _two_means_split(standard: FloatArray) -> FloatArray:
-    """Return the moments of the upper part at the split with the least squared distance to its two means."""
+def _starts(standard: FloatArray) -> list[FloatArray]:
+    """Return, for each start, the moments `(n_rows, 3)` of what it gives to the upper component."""
     upper, lower = _split_moments(standard)
     between = upper[..., 1] ** 2 / upper[..., 0] + lower[..., 1] ** 2 / lower[..., 0]
-    return _at_best(upper, between)
-
-
-def _two_gaussians_split(standard: FloatArray) -> FloatArray:
-    """Return the moments of the upper part at the split of the largest classification likelihood, two a side."""
-    likelihood = np.zeros(())
-    upper, lower = _split_moments(standard)
+    likelihood = np.zeros(upper.shape[:2])
     for part in (upper, lower):
         share, mean = part[..., 0], part[..., 1] / part[..., 0]
         variance = np.maximum(part[..., 2] / share - mean * mean, VARIANCE_FLOOR)
-        likelihood = likelihood + share * (np.log(share) - 0.5 * np.log(variance))
-    likelihood[:, [0, -1]] = -np.inf
-    return _at_best(upper, likelihood)
+        likelihood += share * (np.log(share) - 0.5 * np.log(variance))
+    likelihood[:, [0, -1]] = -np.inf  # one value has no width
+    third = (standard.shape[1] - 1) // 3
+    return [_at_best(upper, between), _at_best(upper, likelihood), upper[:, third]]
 
 
 def _split_moments(standard: FloatArray) -> tuple[FloatArray, FloatArray]:
