@@ -15,6 +15,7 @@ from sklearn.mixture import GaussianMixture
 from memgas.association import (
     Accept,
     Mixture,
+    _accept,
     accept_mask,
     accept_sets,
     associate,
@@ -218,12 +219,12 @@ def test_accept_is_everything_from_the_threshold_up() -> None:
 
 
 def test_a_value_at_the_threshold_is_accepted() -> None:
-    """Everything *at* or above: in a row symmetric about .47 the threshold is .47, and the value there is accepted."""
-    similarities = np.array([[0.84, 0.83, 0.82, 0.81, 0.8, 0.47, 0.14, 0.13, 0.12, 0.11, 0.1]])
+    """Everything *at* or above: .47 lies midway between equal components, and rounding does not push it out."""
+    fit = mixture([0.12, 0.82], [0.0003, 0.0003], [0.5, 0.5])
 
-    assert decision_threshold(fit_mixtures(similarities))[0] == pytest.approx(0.47, abs=1e-6)
-    found = accept_sets(similarities, n_candidates=None, n_components=2, accept="threshold", max_associations=None)
-    assert found[0].tolist() == [0, 1, 2, 3, 4, 5]
+    accepted = _accept(fit, np.array([[0.82, 0.470001, 0.47, 0.469999]]), "threshold")
+
+    assert accepted.tolist() == [[True, True, True, False]]
 
 
 @pytest.mark.parametrize("n_components", [2, 3])
