@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from memgas.errors import InvalidInputError
 from memgas.evaluation.cached_embedder import CachedEmbedder, Progress
-from memgas.evaluation.dialogues import Dataset
+from memgas.evaluation.dialogues import Dataset, Dialogue
 from memgas.evaluation.methods import DEFAULT_METHODS, BestOf, Method, methods_named
 from memgas.evaluation.metrics import FloatArray, gold_ranks, measure
 from memgas.evaluation.report import Judged, MethodResult, Report
@@ -75,17 +75,19 @@ def evaluate(
         embedder=cached.name,
         summaries=summaries,
         ks=tuple(ks),
-        questions=tuple(
-            Judged(dialogue.id, question.id, question.type, len(question.gold))
-            for dialogue in dialogues
-            for question in dialogue.judged
-        ),
+        questions=tuple(_judged(dialogues)),
         methods=tuple(_best(method, results) for method in chosen),
         n_dialogues=len(dialogues),
         n_sessions=sum(len(dialogue.sessions) for dialogue in dialogues),
         n_left_out=dataset.n_left_out,
         embedding={"n_embedded": cached.n_embedded, "n_reused": cached.n_reused, "seconds": round(cached.seconds, 3)},
     )
+
+
+def _judged(dialogues: Sequence[Dialogue]) -> Iterator[Judged]:
+    for dialogue in dialogues:
+        for question in dialogue.judged:
+            yield Judged(dialogue.id, question.id, question.type, len(question.gold))
 
 
 class _Run:
