@@ -15,7 +15,7 @@ from memgas.calibration import absolute_scores
 from memgas.config import MemGASConfig
 from memgas.dates import find_spans, nearness
 from memgas.errors import LLMError
-from memgas.filtering import parse_verdict
+from memgas.filtering import Verdict, apply_verdict, parse_verdict
 from memgas.fingerprint import Fingerprint
 from memgas.index import NamespaceIndex, SessionState
 from memgas.lexical import tokenize
@@ -51,6 +51,7 @@ from memgas.where import Where, matches
 from memgas.workspace import Workspace
 
 _PUSH_TOLERANCE = 1e-4
+_SAME_MATTER = 3.0  # spreads above the embedder's background
 _NAMES = tuple(g.value for g in GRANULARITIES)
 _MAX_ITEM_CHARS = 2_000
 
@@ -176,22 +177,19 @@ class Recalling:
             return found
         watch = _Stopwatch()
         items = [(hit.happened_at, _item_text(hit)) for hit in found.hits]
-        degraded = found.trace.degraded
         try:
             reply = self._llm.complete(filter_prompt(found.query, asked_at, items))
             verdict = parse_verdict(reply, n_items=len(items))
-            kept, note = verdict.kept, verdict.note
         except LLMError as error:
-            kept, note = None, f"the filter failed: {error}"
-        if kept is None:
-            degraded = (*degraded, note or "the filter's answer could not be used")
-        is_kept = [kept is None or number in kept for number in range(len(items))]
-        hits = tuple(hit for hit, keep in zip(found.hits, is_kept, strict=True) if keep)
-        dropped = tuple(hit.session_id for hit, keep in zip(found.hits, is_kept, strict=True) if not keep)
+            verdict = Verdict(None, f"the filter failed, everything was kept: {error}")
+        hits = apply_verdict(found.hits, verdict)
+        kept = tuple(hit.session_id for hit in hits)
+        dropped = tuple(hit.session_id for hit in found.hits if hit.session_id not in kept)
         watch.lap("filter")
         trace = replace(
-            found.trace, verdict=FilterVerdict(tuple(hit.session_id for hit in hits), dropped, note),
-            seconds={**found.trace.seconds, **watch.seconds}, degraded=degraded,
+            found.trace, verdict=FilterVerdict(kept, dropped, verdict.note),
+            seconds={**found.trace.seconds, **watch.seconds},
+            degraded=found.trace.degraded if verdict.kept is not None else (*found.trace.degraded, verdict.note),
         )  # fmt: skip
         return replace(found, hits=hits, trace=trace)
 
@@ -392,7 +390,7 @@ def _unit_score(index: NamespaceIndex, node: int, scores: dict[int, float] | NDA
 
 
 def _with_same_matter(index: NamespaceIndex, drafts: list[_Draft], fingerprint: Fingerprint) -> list[_Draft]:
-    """Tell each hit which others speak of the same matter: best exchanges that are associated, or nearly say the same."""
+    """Tell each hit which others speak of the same matter: their best exchanges are associated, and well above chance."""
     best = {
         draft.hit.session_id: index.sessions[draft.hit.session_id].nodes[Granularity.TURN][draft.best[0][0]]
         for draft in drafts
@@ -409,7 +407,7 @@ def _alike(session_id: str, best: dict[str, int], index: NamespaceIndex, fingerp
         return ()
     node = best[session_id]
     linked = set(index.graph.neighbours(np.array([node], np.intp))[1].tolist())
-    near = fingerprint.background_mean + 4 * fingerprint.background_spread
+    near = fingerprint.background_mean + _SAME_MATTER * fingerprint.background_spread
     return tuple(
         other_id
         for other_id, other in best.items()
