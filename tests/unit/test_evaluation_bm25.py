@@ -5,7 +5,7 @@ import math
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgas.evaluation.bm25 import BM25, terms_of
@@ -47,6 +47,7 @@ def test_empty_documents_and_no_documents() -> None:
     assert BM25([[], []]).scores(["loom"]).tolist() == [0.0, 0.0]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8), min_size=2, max_size=8),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=4, unique=True),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -87,6 +87,7 @@ def test_standardise_by_hand() -> None:
     assert standardise(np.array([5.0])).tolist() == [0.0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=20))
 def test_standardise_keeps_the_order(scores: list[float]) -> None:
     """A scale never changes who is before whom."""

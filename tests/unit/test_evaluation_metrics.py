@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
@@ -79,6 +79,7 @@ def test_measure_is_in_the_order_of_its_names() -> None:
     assert found["mrr"] == 0.5
 
 
+@settings(deadline=None)
 @given(
     st.integers(2, 12).flatmap(
         lambda n: st.tuples(st.permutations(range(n)), st.sets(st.integers(0, n - 1), min_size=1))
@@ -93,6 +94,7 @@ def test_ndcg_agrees_with_scikit_learn(drawn: tuple[list[int], set[int]]) -> Non
         assert ndcg(gold_ranks(order, gold), k) == pytest.approx(ndcg_score(truth, scores, k=k))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6, unique=True))
 def test_measures_are_ordered_and_grow_with_k(places: list[int]) -> None:
     """All is at most the share, the share at most any; each is within [0, 1] and never falls as k grows."""
