@@ -35,7 +35,8 @@ from memgas.index import total
 from memgas.models import load_embedder
 from memgas.models.calls import SafeEmbedder, SafeLLM
 from memgas.protocols import LLM, Embedder, Store
-from memgas.recalling import Recalling, Request
+from memgas.recalling import Recalling
+from memgas.request import Request
 from memgas.retrieval import Retrieval
 from memgas.sessions import Sessions
 from memgas.types import GRANULARITIES, JSON, Added, Granularity, Kind, NewSession, Session, SessionRecord, Stats, Turn

@@ -1,0 +1,140 @@
+"""From scores to hits: what each one shows, how it was reached, and which others speak of the same matter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgas.config import MemGASConfig
+from memgas.fingerprint import Fingerprint
+from memgas.index import NamespaceIndex, SessionState
+from memgas.pagerank import strongest_path
+from memgas.scoring import Scores
+from memgas.types import GRANULARITIES, Evidence, Granularity, Hit, MemoryUnit, Path, UnitScore
+from memgas.units import turns_of
+
+_SAME_MATTER = 3.0  # spreads above the embedder's background
+_MAX_ITEM_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class HitDraft:
+    """A hit before its words were fetched."""
+
+    hit: Hit
+    best: tuple[tuple[int, float], ...]  # exchange positions and their similarity, best first
+    wanted: dict[str, tuple[Granularity, int]]  # unit ids to fetch
+
+
+def draft_hit(index: NamespaceIndex, state: SessionState, scores: Scores, score: float, *, n_evidence: int) -> HitDraft:
+    """Describe a hit, and name the units whose words it needs."""
+    record = state.record
+    parts = {name: float(part[state.slot]) for name, part in scores.parts.items()}
+    rank_score = sum(parts.values())
+    turns = state.nodes[Granularity.TURN]
+    ranked = sorted(
+        ((float(scores.similarities[node]), -position) for position, node in turns.items() if scores.allowed[node]),
+        reverse=True,
+    )
+    best = tuple((-position, similarity) for similarity, position in ranked[:n_evidence])
+    around = {position + step for position, _ in best for step in (-1, 0, 1)}
+    wanted = {
+        index.unit_id(node): (Granularity.TURN, position) for position, node in turns.items() if position in around
+    }
+    for granularity in (Granularity.SUMMARY, Granularity.KEYWORD):
+        for position, node in state.nodes[granularity].items():
+            wanted[index.unit_id(node)] = (granularity, position)
+    hit = Hit(
+        record.session_id, score, rank_score, parts, record.happened_at, metadata=record.metadata,
+        conversation_id=record.conversation_id, kind=record.kind,
+    )  # fmt: skip
+    return HitDraft(hit, best, wanted)
+
+
+def path_to(index: NamespaceIndex, scores: Scores, session_id: str, config: MemGASConfig) -> Path:
+    """Return how PageRank reached a session's best unit; its best unit alone where it did not."""
+    nodes = np.array([node for node in index.sessions[session_id].all_nodes() if scores.allowed[node]], np.intp)
+    reached = scores.ranks[nodes]
+    target = int(nodes[np.argmax(reached if reached.any() else scores.similarities[nodes])])
+    steps, edges = strongest_path(
+        index.graph, scores.ranks, scores.seeds, target, damping=config.damping,
+        weighted=config.weighted_edges,
+    )  # fmt: skip
+    return Path(session_id, tuple(_unit_score(index, int(node), scores.ranks) for node in steps), tuple(edges))
+
+
+def seeds_of(index: NamespaceIndex, scores: Scores) -> tuple[UnitScore, ...]:
+    """Return the seeds, best first, with the scores they were chosen by."""
+    return tuple(
+        _unit_score(index, int(node), {int(node): float(score)})
+        for node, score in zip(scores.seeds, scores.seed_scores, strict=True)
+    )
+
+
+def _unit_score(index: NamespaceIndex, node: int, scores: dict[int, float] | NDArray[np.float64]) -> UnitScore:
+    state = index.state(int(index.session[node]))
+    session_id = state.record.session_id if state else ""
+    granularity = GRANULARITIES[int(index.granularity[node])]
+    return UnitScore(index.unit_id(node), session_id, granularity, index.position(node), float(scores[node]))
+
+
+def with_same_matter(index: NamespaceIndex, drafts: list[HitDraft], fingerprint: Fingerprint) -> list[HitDraft]:
+    """Tell each hit which others speak of the same matter: their best exchanges are associated, and well above chance."""
+    best = {
+        draft.hit.session_id: index.sessions[draft.hit.session_id].nodes[Granularity.TURN][draft.best[0][0]]
+        for draft in drafts
+        if draft.best
+    }
+    return [
+        replace(draft, hit=replace(draft.hit, same_matter=_alike(draft.hit.session_id, best, index, fingerprint)))
+        for draft in drafts
+    ]
+
+
+def _alike(session_id: str, best: dict[str, int], index: NamespaceIndex, fingerprint: Fingerprint) -> tuple[str, ...]:
+    if session_id not in best:
+        return ()
+    node = best[session_id]
+    linked = set(index.graph.neighbours(np.array([node], np.intp))[1].tolist())
+    near = fingerprint.background_mean + _SAME_MATTER * fingerprint.background_spread
+    return tuple(
+        other_id
+        for other_id, other in best.items()
+        if other_id != session_id and (other in linked or float(index.vectors[node] @ index.vectors[other]) >= near)
+    )
+
+
+def with_words(draft: HitDraft, units: dict[str, MemoryUnit], excluded: Collection[tuple[str, int]], *, n: int) -> Hit:
+    """Fill a hit with its evidence, summary and keywords; `n` neighbouring turns on each side."""
+    found = [units[uid] for uid in draft.wanted if uid in units]
+    by_position = {unit.position: unit for unit in found if unit.granularity is Granularity.TURN}
+    turns = {
+        unit.first_turn + offset: turn for unit in by_position.values() for offset, turn in enumerate(turns_of([unit]))
+    }
+    similarity: dict[int, float | None] = {}
+    for position, value in draft.best:
+        unit = by_position.get(position)
+        if unit is None:
+            continue
+        own = range(unit.first_turn, unit.first_turn + len(unit.spans))
+        for neighbour in (*range(own.start - n, own.start), *range(own.stop, own.stop + n)):
+            similarity.setdefault(neighbour, None)
+        similarity.update(dict.fromkeys(own, value))
+    session_id = draft.hit.session_id
+    evidence = tuple(
+        Evidence(session_id, position, turns[position], similarity[position])
+        for position in sorted(similarity)
+        if position in turns and turns[position].text and (session_id, position) not in excluded
+    )
+    texts = {unit.granularity: unit.text for unit in found}
+    keywords = tuple(word for word in texts.get(Granularity.KEYWORD, "").split("; ") if word)
+    return replace(draft.hit, evidence=evidence, summary=texts.get(Granularity.SUMMARY, ""), keywords=keywords)
+
+
+def item_text(hit: Hit) -> str:
+    """Render a hit for the filter: what was said, or the summary where there is no evidence."""
+    said = "\n".join(f"{piece.turn.speaker}: {piece.turn.text}" for piece in hit.evidence)
+    return (said or hit.summary)[:_MAX_ITEM_CHARS]
