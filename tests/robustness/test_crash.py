@@ -199,7 +199,7 @@ def test_a_rebuild_that_was_cut_short_is_done_again(
     folder, segment = copy(indexed, tmp_path)
     TEARS["metadata"](segment)
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "rebuild_index", lambda table, journal: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(recovery, "rebuild_index", lambda table, journal, width: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             ChromaStore.open(folder)
     assert not [segment for segment in segments.segments_of(folder) if segments.torn(segment)]
@@ -275,8 +275,8 @@ def test_an_erase_that_fails_leaves_the_store_in_order(
     store = ChromaStore.open(folder)
     copy_rows = upkeep.copy_rows
 
-    def fail_at_turns(source: Table, target: Table, journal: Journal | None) -> None:
-        copy_rows(source, target, journal)
+    def fail_at_turns(source: Table, target: Table, journal: Journal | None, width: int) -> None:
+        copy_rows(source, target, journal, width)
         if source.name.endswith("turn"):
             raise StoreError("the disk is full")
 
@@ -301,7 +301,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     assert f"chroma run --path {tmp_path}" in refused.stderr
     assert "chromadb" not in refused.stderr
     store.close()
-    assert run(program, str(tmp_path)).returncode == 0
+    ChromaStore.open(tmp_path).close()
 
 
 def test_a_fork_is_told_and_does_not_keep_the_lock(tmp_path: Path) -> None:

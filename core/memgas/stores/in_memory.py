@@ -74,6 +74,8 @@ class InMemoryStore:
             check_width(self._n_dims, batch.vectors.shape[1])
             self._n_dims = self._n_dims or batch.vectors.shape[1]
             space = self._spaces.setdefault(batch.head.namespace, _Space(batch.head))
+            if space.head.epoch != batch.head.epoch:
+                space.records.clear()
             space.head = batch.head
             space.rows.update(rows)
             space.records.update({record.sequence: record for record in records})

@@ -108,12 +108,20 @@ class Gate:
         """Be inside alone."""
         with self._changed:
             self._n_alone += 1
-            self._changed.wait_for(lambda: not (self._n_inside or self._is_alone))
+            try:
+                self._changed.wait_for(lambda: not (self._n_inside or self._is_alone))
+            except BaseException:  # interrupted while waiting: let the others in again
+                self._leave()
+                raise
             self._is_alone = True
         try:
             yield
         finally:
             with self._changed:
-                self._n_alone -= 1
                 self._is_alone = False
-                self._changed.notify_all()
+                self._leave()
+
+    def _leave(self) -> None:
+        """Stop keeping others out."""
+        self._n_alone -= 1
+        self._changed.notify_all()

@@ -17,7 +17,7 @@ from pathlib import Path
 from memgas.stores import segments
 from memgas.stores.journal import Journal
 from memgas.stores.tables import Client, Tables, chroma_errors
-from memgas.stores.upkeep import rebuild_index
+from memgas.stores.upkeep import rebuild_index, width_of
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ def rebuild_marked(root: Path, tables: Tables, journal: Journal | None) -> None:
     if not todo:
         return
     done = [table.name for table in tables if table.name in todo]
-    n_lost = sum(rebuild_index(table, journal) for table in tables if table.name in todo)
+    width = width_of(tables, journal)
+    n_lost = sum(rebuild_index(table, journal, width) for table in tables if table.name in todo)
     if n_lost:
         logger.warning("%s: %d vector(s) are lost: `repair()`, then embed those texts again", root, n_lost)
     else:

@@ -147,11 +147,9 @@ class UnitRows:
 
     def delete_namespace(self, namespace: str) -> None:
         """Delete all rows of a namespace, those that no record names among them."""
-        where = {"namespace": namespace}
         for table in self._tables.values():
-            ids = table.ids(where)
-            if ids:
-                table.delete_where(where)
+            ids = table.ids({"namespace": namespace})
+            table.delete(ids)
             if self._journal is not None:
                 self._journal.delete([uid for uid in ids if is_unit_id(uid)])
 

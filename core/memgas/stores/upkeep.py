@@ -89,14 +89,14 @@ def check(tables: Tables, journal: Journal | None) -> list[str]:
 def repair(tables: Tables, journal: Journal | None) -> list[str]:
     """Mend what is wrong, and list what was done."""
     findings = list(_look(tables, journal))
-    width = _width(tables, journal)
+    width = width_of(tables, journal)
     n_lost = 0
     for found in findings:
         found.table.delete(found.strays)
         if found.unjournaled and journal is not None:
             n_lost += _fill_journal(found.table, found.unjournaled, journal, width)
         if found.unreadable:
-            n_lost += rebuild_index(found.table, journal, None if journal else found.unreadable)
+            n_lost += rebuild_index(found.table, journal, width, None if journal else found.unreadable)
         _write_blanks(found.table, list(found.missing.values()), journal, width)
     orphans = _orphans(tables, journal)
     if journal is not None:
@@ -117,21 +117,29 @@ def drop_strays(tables: Tables, journal: Journal | None) -> None:
         journal.delete(_orphans(tables, journal))
 
 
-def rebuild_index(table: Table, journal: Journal | None, ids: Sequence[str] | None = None) -> int:
+def width_of(tables: Tables, journal: Journal | None) -> int:
+    """Return how wide the vectors are, read where one can be read; 1 when there are none."""
+    if journal is not None and journal.n_dims:
+        return journal.n_dims
+    found = (vector for table in tables.units.values() for vector in table.vectors(table.ids()[-1:]).values())
+    return next((len(vector) for vector in found), 1)
+
+
+def rebuild_index(table: Table, journal: Journal | None, width: int, ids: Sequence[str] | None = None) -> int:
     """Write the vectors of rows again, all of them by default; return how many are lost: those are zero now."""
     n_lost = 0
     for page in _pages(table.ids() if ids is None else ids):
-        vectors, lost = _best_vectors(table, page, journal)
+        vectors, lost = _best_vectors(table, page, journal, width)
         table.upsert(page, vectors)
         n_lost += lost
     return n_lost
 
 
-def copy_rows(source: Table, target: Table, journal: Journal | None) -> None:
+def copy_rows(source: Table, target: Table, journal: Journal | None, width: int) -> None:
     """Copy all rows into an empty collection: what was deleted, and the index's memory of it, stay behind."""
     for page in _pages(source.ids()):
         rows = source.get(page, "metadatas", "documents")
-        vectors, _ = _best_vectors(source, page, journal)
+        vectors, _ = _best_vectors(source, page, journal, width)
         documents = None if source.is_plain else [rows[row_id].document or "" for row_id in page]
         target.upsert(page, vectors, [rows[row_id].metadata for row_id in page], documents)
 
@@ -254,12 +262,6 @@ def _orphans(tables: Tables, journal: Journal | None) -> list[str]:
     return sorted(journal.ids() - there)
 
 
-def _width(tables: Tables, journal: Journal | None) -> int:
-    """Return how wide the vectors are; 1 when there are none."""
-    widths = (table.n_dims() for table in tables.units.values())
-    return (journal.n_dims if journal else 0) or next(filter(None, widths), 1)
-
-
 def _write_blanks(table: Table, units: Sequence[MemoryUnit], journal: Journal | None, width: int) -> None:
     """Write units without words, with zero vectors, where rows were lost."""
     if units:
@@ -287,13 +289,14 @@ def _fill_journal(table: Table, ids: Sequence[str], journal: Journal, width: int
     return n_lost
 
 
-def _best_vectors(table: Table, ids: Sequence[str], journal: Journal | None) -> tuple[NDArray[np.float32], int]:
+def _best_vectors(
+    table: Table, ids: Sequence[str], journal: Journal | None, width: int
+) -> tuple[NDArray[np.float32], int]:
     """Return vectors for rows, `(n_rows, n_dims)`: the journal's, else Chroma's, else zeros, and the number of those."""
     if table.is_plain:
         return ones(len(ids)), 0
     found = {} if journal is None else _journaled(journal, ids)
     found |= table.vectors([row_id for row_id in ids if row_id not in found])
-    width = len(next(iter(found.values()))) if found else (journal.n_dims if journal else 0) or table.n_dims() or 1
     zero = np.zeros(width, np.float32)
     return np.stack([found.get(row_id, zero) for row_id in ids]), sum(row_id not in found for row_id in ids)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -181,7 +182,7 @@ def rich_batch(namespace: str) -> Batch:
         units[1].id: [Association(units[1].id, units[2].id, -1.0)],
         units[2].id: [Association(units[2].id, other, 1.0) for other in others[:166]],
     }
-    batch = make_batch([record], units, head=Head(namespace, "epoch-ü", 7, 3), associations=edges)
+    batch = make_batch([record], units, head=Head(namespace, "epoch", 7, 3), associations=edges)
     batch.vectors[turns[1]] = 0.0
     return batch
 
@@ -403,6 +404,18 @@ class StoreContract:
         store.put(make_batch([anew], make_units(anew), head=Head(self.store_of, "another", 1, 7)))
         assert load_all(store, self.store_of).records == (anew,)
 
+    def test_another_epoch_begins_anew(self, store: Store) -> None:
+        """A head of another epoch vouches for no record of the one before, should a deletion have left some behind."""
+        store.put(make_session(self.store_of, "old", 0))
+        store.put(make_session(self.store_of, "older", 3))
+        record = make_record(self.store_of, "new", 1, n_units=(1, 0, 0, 0))
+        store.put(make_batch([record], make_units(record), head=Head(self.store_of, "another", 1, 9)))
+        assert load_all(store, self.store_of).records == (record,)
+        assert load_all(store, self.store_of, since=0).records == (record,)
+        assert store.repair()
+        assert store.check() == []
+        assert load_all(store, self.store_of).records == (record,)
+
     def test_more_than_a_page(self, store: Store) -> None:
         """6,000 units come back whole, in order, in several pages of whole sessions; one session may be the largest."""
         sizes = [2_500, *[35] * 100]
@@ -525,37 +538,48 @@ class StoreContract:
 
     def test_a_reader_sees_one_generation_whole(self, store: Store) -> None:
         """While a session is replaced again and again, a reader finds all of one generation, never half of two."""
-        stop = threading.Event()
+        seen: set[int] = set()
+        reader_is_out = threading.Event()
 
         def write() -> None:
             old: Sequence[str] = ()
-            try:
-                for generation in range(1, 13):
-                    record = make_record(
-                        self.store_of, "s", 0, generation=generation, revision=generation, n_turns=generation,
-                        n_units=(1, 1 + generation % 5, 1, 1),
-                    )  # fmt: skip
-                    units = make_units(record, str(generation))
-                    store.put(make_batch([record], units, obsolete=old, seed=generation))
-                    old = [unit.id for unit in units]
-            finally:
-                stop.set()
+            for generation in count(1):
+                record = make_record(
+                    self.store_of,
+                    "s",
+                    0,
+                    generation=generation,
+                    revision=generation,
+                    n_units=(1, 1 + generation % 5, 1, 1),
+                )
+                units = make_units(record, str(generation))
+                store.put(make_batch([record], units, obsolete=old, seed=generation))
+                old = [unit.id for unit in units]
+                if generation >= 12 and (seen or reader_is_out.is_set()):
+                    return
 
-        seen = set()
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(write)
-            while not stop.is_set():
-                for batch in store.load(self.store_of):
-                    (record,) = batch.records
-                    assert list(batch.units) == make_units(record, str(record.generation))
-                    np.testing.assert_allclose(
-                        batch.vectors, unit_vectors(len(batch.units), record.generation), rtol=0, atol=1e-6
-                    )
-                    seen.add(record.generation)
+            try:
+                while not writing.done():
+                    seen.update(self._check_one_generation(store))
+            finally:
+                reader_is_out.set()
             writing.result()
         assert seen
-        assert len(load_all(store, self.store_of).units) == 3 + 1 + 12 % 5
+        assert self._check_one_generation(store)
         assert store.check() == []
+
+    def _check_one_generation(self, store: Store) -> list[int]:
+        """Check that all that is there is of one generation, and return which."""
+        seen = []
+        for batch in store.load(self.store_of):
+            (record,) = batch.records
+            assert list(batch.units) == make_units(record, str(record.generation))
+            vectors = unit_vectors(len(batch.units), record.generation)
+            np.testing.assert_allclose(batch.vectors, vectors, rtol=0, atol=1e-6)
+            seen.append(record.generation)
+        return seen
 
     def test_many_threads(self, store: Store) -> None:
         """Eight threads write, read and delete eight namespaces at once, and none disturbs another."""
