@@ -8,17 +8,30 @@ from types import ModuleType
 import memgas
 from memgas import errors
 
+PUBLIC = {
+    "LLM", "Added", "Association", "ClosedError", "Digest", "Embedder", "EmbedderError", "Evidence", "Granularity", "Hit",
+    "InvalidConfigError", "InvalidInputError", "LLMError", "MemGAS", "MemGASConfig", "MemGASError", "MemoryUnit",
+    "MissingExtraError", "ModelError", "NewSession", "NotFoundError", "Retrieval", "Session", "SessionConflictError",
+    "SessionRecord", "ShapeError", "Stats", "Store", "StoreCorruptError", "StoreError", "StoreLockedError",
+    "StoreMismatchError", "Trace", "Turn",
+}  # fmt: skip
+
 TREE_LINE = re.compile(r"^(?P<indent>[│ ]*)[├└]── (?P<name>\w+) (?:\((?P<builtin>\w+)\))?")
 
 
 def test_exported_names_are_all_there() -> None:
-    """`memgas.__all__` is sorted, and is exactly what can be imported from `memgas`."""
+    """`memgas.__all__` is exactly what can be imported from `memgas`, each name once."""
     names = [
         name
         for name, value in vars(memgas).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     ]  # fmt: skip
-    assert sorted(names) == getattr(memgas, "__all__", [])
+    assert sorted(names) == sorted(memgas.__all__)
+
+
+def test_public_names_are_pinned() -> None:
+    """A public name comes or goes only together with this list and a line in CHANGELOG."""
+    assert set(memgas.__all__) == PUBLIC
 
 
 def drawn_tree() -> dict[str, tuple[str, str | None]]:

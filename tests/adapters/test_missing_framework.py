@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,10 +36,10 @@ def test_missing_framework_is_said_with_the_pip_line(adapter: str, absent: str, 
 
 
 @pytest.mark.parametrize("adapter", ["langchain_memgas", "llama_index_memgas"])
-def test_adapter_imports_with_its_framework(adapter: str) -> None:
+def test_adapter_imports_with_its_framework(adapter: str, tmp_path: Path) -> None:
     """With the framework installed, an adapter imports, and does not pull in the other one."""
     code = f"import sys, {adapter}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
 
     other = {"langchain_memgas": "llama_index", "llama_index_memgas": "langchain_core"}[adapter]
     assert adapter in run.stdout.split()
