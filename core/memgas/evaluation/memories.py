@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
-from memgas.evaluation.dialogues import Dialogue
+from memgas.evaluation.dialogues import Dialogue, Question
 from memgas.protocols import Embedder
 from memgas.types import Digest, NewSession
 
@@ -49,9 +50,16 @@ def memory_of(
     return memory
 
 
-def ranked_by(memory: MemGAS, question: str, n_sessions: int) -> NDArray[np.intp]:
+def asking_time(dialogue: Dialogue, question: Question) -> datetime:
+    """Return when a question is asked: its own date, or that of the last session; never the day of the evaluation."""
+    return question.asked_at or dialogue.sessions[-1].happened_at
+
+
+def ranked_by(memory: MemGAS, dialogue: Dialogue, question: Question) -> NDArray[np.intp]:
     """Return the sessions that a memory finds, best first: `(n_found,)`."""
-    found = memory.retrieve(question, namespace=_NAMESPACE, top_k=n_sessions)
+    found = memory.retrieve(
+        question.text, namespace=_NAMESPACE, top_k=len(dialogue.sessions), asked_at=asking_time(dialogue, question)
+    )
     return np.array([int(hit.session_id) for hit in found.hits], dtype=np.intp)
 
 

@@ -98,7 +98,7 @@ class Memory:
         with memory_of(views.dialogue, digests, embedder=views.embedder, config=self.config) as memory:
             add_seconds = clock.read()
             clock = _Clock(views)
-            orders = [ranked_by(memory, question.text, views.n_sessions) for question in views.dialogue.judged]
+            orders = [ranked_by(memory, views.dialogue, question) for question in views.dialogue.judged]
             return Ranking(orders, add_seconds, clock.read())
 
 
