@@ -30,7 +30,7 @@ def export_lines(
         edges = _edges_by_session(index)
     for session_id in ids:
         with workspace.reading(namespace) as index:
-            state = index.sessions.get(session_id)
+            state = index.visible(session_id)
             session = sessions.whole(index, state) if state is not None else None
         if session is not None:
             yield json.dumps(_line(session, state, edges.get(session_id, []), fingerprint), ensure_ascii=False)
