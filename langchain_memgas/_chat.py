@@ -126,13 +126,16 @@ def recall(memory: MemGAS, query: str, namespace: str, shown: Shown, options: Re
         exclude_turns=shown.places, exclude_sessions=shown.whole,
     )  # fmt: skip
     partly = {session_id for session_id, _ in shown.places}
-    hits = tuple(hit for hit in (_without_summary(hit, partly) for hit in found.hits) if hit.evidence or hit.summary)
+    hits = tuple(hit for hit in (_without_repetition(hit, partly) for hit in found.hits) if hit.evidence or hit.summary)
     return mark(replace(found, hits=hits).context(options.max_tokens)) if hits else ""
 
 
-def _without_summary(hit: Hit, partly_shown: Collection[str]) -> Hit:
-    """Drop the summary of a session that is shown in part: it may repeat the very words."""
-    return replace(hit, summary="") if hit.session_id in partly_shown else hit
+def _without_repetition(hit: Hit, partly_shown: Collection[str]) -> Hit:
+    """Drop the summary of a session that is shown in part, and the lines of an extracted one that its evidence repeats."""
+    if hit.session_id in partly_shown:
+        return replace(hit, summary="")
+    said = "\n".join(f"{piece.turn.speaker}: {piece.turn.text}" for piece in hit.evidence)
+    return replace(hit, summary="\n".join(line for line in hit.summary.splitlines() if line not in said))
 
 
 def save(memory: MemGAS, turns: Sequence[Turn], scope: Scope) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables.config import run_in_executor
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SkipValidation, field_validator
 
-from langchain_memgas._models import acomplete, complete
-from memgas import LLM, LLMError
+from langchain_memgas._models import Model, acomplete, complete
+from memgas import LLM, InvalidInputError, LLMError
 from memgas.filtering import parse_verdict
 from memgas.prompts import filter_prompt
 
@@ -38,8 +37,18 @@ class MemGASFilter(BaseDocumentCompressor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    llm: BaseLanguageModel[Any] | LLM = Field(exclude=True, repr=False)
+    llm: SkipValidation[Model] = Field(exclude=True, repr=False)
     keep_at_least: int = Field(default=0, ge=0)
+
+    @field_validator("llm", mode="after")
+    @classmethod
+    def _is_model(cls, llm: Model) -> Model:
+        # Pydantic would ask for an instance of `BaseLanguageModel[Any]`, which no model is.
+        if not isinstance(llm, (BaseLanguageModel, LLM)):
+            raise InvalidInputError(
+                f"llm must be a LangChain model, or have complete(prompt); got {type(llm).__name__}"
+            )
+        return llm
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

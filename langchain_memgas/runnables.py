@@ -123,7 +123,10 @@ class MemGASSave(Runnable[Any, Any]):
         )
 
     def transform(
-        self, input: Iterator[object], config: RunnableConfig | None = None, **kwargs: object
+        self,
+        input: Iterator[object],
+        config: RunnableConfig | None = None,
+        **kwargs: object,  # noqa: ARG002
     ) -> Iterator[object]:
         """Pass a stream on, and store the exchange."""
         scope = self._scope(ensure_config(config))
@@ -136,7 +139,10 @@ class MemGASSave(Runnable[Any, Any]):
         self._save(total, scope, n_saved, is_whole=True)
 
     async def atransform(
-        self, input: AsyncIterator[object], config: RunnableConfig | None = None, **kwargs: object
+        self,
+        input: AsyncIterator[object],
+        config: RunnableConfig | None = None,
+        **kwargs: object,  # noqa: ARG002
     ) -> AsyncIterator[object]:
         """Pass a stream on, and store the exchange, without blocking the event loop."""
         scope = self._scope(ensure_config(config))
