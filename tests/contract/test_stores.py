@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,8 +82,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientAPI]:
                 time.sleep(0.05)
         client = chromadb.HttpClient(host="127.0.0.1", port=port)
         yield client
-        for part in (client, client._admin_client):  # type: ignore[attr-defined]
-            part._server._session.close()  # which their own close() forgets
+        for part in ("_server", "_admin_client._server"):
+            attrgetter(f"{part}._session")(client).close()  # which Chroma's own close() forgets
     finally:
         server.terminate()
         server.wait()

@@ -309,25 +309,30 @@ class ChromaStore:
             yield batch
 
     def _page(self, head: Head, records: list[SessionRecord]) -> Batch:
-        """Read the rows that records name. Rows gone meanwhile mean that a writer was here: read the records again."""
+        """Read a page. What is missing may be so because a writer was here meanwhile: then the records say otherwise."""
         for _ in range(_MOST_TRIES):
-            named = {g: [uid for record in records for uid in visible_ids(record, g)] for g in GRANULARITIES}
-            rows = self._units.read(named)
-            missing = [uid for ids in named.values() for uid in ids if uid not in rows]
-            if not missing:
-                in_turn = {g: iter(ids) for g, ids in named.items()}
-                places = ((g, record.n_units[g.axis]) for record in records for g in GRANULARITIES)
-                return assemble(
-                    head, records, [rows[uid] for g, n_units in places for uid in islice(in_turn[g], n_units)]
-                )
-            present = self._present(head, records)
-            if present == records:
-                break
-            records = present
-        raise StoreCorruptError(
-            f"namespace {head.namespace!r:.80}: {len(missing)} unit(s) that a session names, {missing[0]} among them, or "
-            "their vectors, are missing; `check()` says more, `repair()` mends what can be mended"
-        )
+            try:
+                return self._page_once(head, records)
+            except StoreCorruptError:
+                present = self._present(head, records)
+                if present == records:
+                    raise
+                records = present
+        raise StoreError(f"namespace {head.namespace!r:.80} is written faster than it can be read: try again")
+
+    def _page_once(self, head: Head, records: list[SessionRecord]) -> Batch:
+        """Read the rows that records name."""
+        named = {g: [uid for record in records for uid in visible_ids(record, g)] for g in GRANULARITIES}
+        rows = self._units.read(named)
+        missing = [uid for ids in named.values() for uid in ids if uid not in rows]
+        if missing:
+            raise StoreCorruptError(
+                f"namespace {head.namespace!r:.80}: {len(missing)} unit(s) that a session names, {missing[0]} among them, "
+                "or their vectors, are missing; `check()` says more, `repair()` mends what can be mended"
+            )
+        in_turn = {g: iter(ids) for g, ids in named.items()}
+        places = ((g, record.n_units[g.axis]) for record in records for g in GRANULARITIES)
+        return assemble(head, records, [rows[uid] for g, n_units in places for uid in islice(in_turn[g], n_units)])
 
     def _present(self, head: Head, records: Sequence[SessionRecord]) -> list[SessionRecord]:
         """Read records again. One that was deleted since is left out: the next `load(since=...)` tells of it."""

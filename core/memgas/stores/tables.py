@@ -185,8 +185,11 @@ class Table:
         return [row_id for row_id, _ in self.where(where)]
 
     def n_dims(self) -> int:
-        """Return the width of the vectors; 0 when there are none."""
-        vectors = [row.vector for row in self._read(limit=1, include=["embeddings"]).values()]
+        """Return the width of the vectors; 0 when there are none, or the first cannot be read just now."""
+        try:
+            vectors = [row.vector for row in self._read(limit=1, include=["embeddings"]).values()]
+        except StoreCorruptError:
+            return 0
         return 0 if not vectors or vectors[0] is None else len(vectors[0])
 
     def vectors(self, ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
