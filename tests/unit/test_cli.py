@@ -205,10 +205,6 @@ def test_forget_asks_first(filled: Run) -> None:
     assert "Juno" in filled("search", "greyhound", "-n", "maya").stdout
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="Chroma writes what its process has in memory into the unused part of a new data_level0.bin",
-)
 @pytest.mark.parametrize(
     ("target", "gone", "stays"),
     [
