@@ -11,10 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memgas.errors import InvalidInputError
-from memgas.evaluation import METHODS, BestOf, CachedEmbedder, evaluate, methods_named, read_locomo, read_longmemeval
+from memgas.config import MemGASConfig
+from memgas.errors import ClosedError, InvalidInputError
+from memgas.evaluation import (
+    METHODS,
+    BestOf,
+    CachedEmbedder,
+    evaluate,
+    memgas_variant,
+    methods_named,
+    read_locomo,
+    read_longmemeval,
+)
 from memgas.evaluation.dialogues import Dialogue, DialogueSession, Question
-from memgas.evaluation.methods import Method, Ranking, dense, lexical, z_sum
+from memgas.evaluation.methods import ABLATIONS, Method, OracleOf, Ranking, dense, lexical, z_sum
 from memgas.evaluation.scoring import max_per_session, mean_per_session, orders_of, reciprocal_ranks, standardise
 from memgas.evaluation.views import Views
 from memgas.protocols import Embedder
@@ -186,7 +196,7 @@ def test_zsum_is_the_sum_of_its_four_parts() -> None:
 
 def test_unknown_method_lists_what_there_is() -> None:
     """A method that does not exist is bad input, with the names that do."""
-    with pytest.raises(InvalidInputError, match=r"session, turn, .*memgas; got 'colbert'"):
+    with pytest.raises(InvalidInputError, match=r"session, turn, .*memgas.*ablation, all; got 'colbert'"):
         methods_named(["bm25", "colbert"])
 
 
@@ -202,13 +212,73 @@ class Fixed:
         return Ranking([self.order] * len(views.dialogue.judged), 0.0, 0.0)
 
 
-def test_best_of_takes_the_better_form_at_3() -> None:
-    """The stronger form over the whole data set is reported, under the baseline's name, and says which it is."""
+def test_best_of_takes_the_stronger_form_at_each_cut_off() -> None:
+    """A baseline's row is its strongest form at each k, ties to the one that is best at 3, and says which they are."""
     data = read_locomo(FIXTURES / "locomo_tiny.json")
     forms: tuple[Method, ...] = (Fixed("late", [5, 4, 1, 0, 2, 3]), Fixed("early", [3, 0, 2, 1, 4, 5]))
-    report = evaluate(data, [BestOf("fixed", forms), forms[0]], embedder=FrozenEmbedder(), summaries="from-file")
-    assert [(result.name, result.chosen) for result in report.methods] == [("fixed", "early"), ("late", "")]
-    assert report.methods[0].measures[:, 0].mean() == pytest.approx(8 / 14)
+    rows = [BestOf("fixed", forms), *forms]
+    report = evaluate(data, rows, embedder=FrozenEmbedder(), ks=(1, 3, 6), summaries="from-file")
+    fixed, late, early = report.methods
+    assert (fixed.name, fixed.chosen) == ("fixed", "early")
+    assert fixed.measures[:, 1].mean() == pytest.approx(8 / 14)
+    for column in range(3):
+        means = [result.measures[:, column].mean() for result in (late, early)]
+        assert fixed.measures[:, column].mean() == max(means)
+
+
+def test_oracle_takes_the_best_candidate_of_each_question() -> None:
+    """The upper bound is at least every candidate, question by question, and is one of them each time."""
+    data = read_locomo(FIXTURES / "locomo_tiny.json")
+    forms: tuple[Method, ...] = (Fixed("late", [5, 4, 1, 0, 2, 3]), Fixed("early", [3, 0, 2, 1, 4, 5]))
+    report = evaluate(data, [OracleOf("oracle", forms), *forms], embedder=FrozenEmbedder(), summaries="from-file")
+    oracle, late, early = (result.measures for result in report.methods)
+    assert (oracle == np.maximum(late, early)).all()
+    assert oracle.mean() > max(late.mean(), early.mean())
+    needed = [ranks.max() for ranks in report.methods[0].ranks]
+    assert needed == [
+        min(a.max(), b.max()) for a, b in zip(report.methods[1].ranks, report.methods[2].ranks, strict=True)
+    ]
+
+
+def test_full_history_is_the_newest_first() -> None:
+    """Where the window is too short for everything, the newest stays."""
+    assert rank("full-history", views_of("one", "two", "three", ask=["one", "two"])) == [[2, 1, 0], [2, 1, 0]]
+
+
+def test_groups_stand_for_their_methods() -> None:
+    """A group and one of its members give each method once."""
+    assert [entry.name for entry in methods_named(["memgas", "ablation"])] == ["memgas", *ABLATIONS]
+    assert {entry.name for entry in methods_named(["all"])} == set(METHODS)
+
+
+def test_an_ablation_takes_away_one_part() -> None:
+    """Every ablation is the default but for the settings it names, and ranks otherwise than the default somewhere."""
+    data = read_locomo(FIXTURES / "locomo_tiny.json")
+    report = evaluate(data, ["ablation"], embedder=FrozenEmbedder(), summaries="from-file")
+    default = report.method("memgas")
+    for result in report.methods[1:]:
+        assert np.isfinite(result.measures).all(), result.name
+    for name in ("no-lexical", "no-turns", "no-all"):
+        assert any((a != b).any() for a, b in zip(default.ranks, report.method(name).ranks, strict=True)), name
+    session = evaluate(data, ["session"], embedder=FrozenEmbedder(), summaries="from-file").methods[0]
+    assert [ranks.tolist() for ranks in report.method("no-all").ranks] == [ranks.tolist() for ranks in session.ranks]
+
+
+def test_variants_of_one_memory_add_once() -> None:
+    """Settings of retrieval are tried on a memory that was told once; settings of adding need another."""
+    views = views_of("the loom is blue", "kayak", "oven")
+    first = views.told(MemGASConfig())
+    assert views.told(MemGASConfig(n_seeds=3, router="uniform", damping=0.5)) is first
+    assert views.told(MemGASConfig(n_candidates=10)) is not first
+    assert views.told(MemGASConfig(bm25_k1=1.5)) is not first
+    alone = views_of("the loom is blue", "kayak", "oven")
+    for config in (MemGASConfig(damping=0.5), MemGASConfig(router="uniform")):
+        shared, fresh = memgas_variant("v", config).rank(views), memgas_variant("v", config).rank(alone)
+        assert [order.tolist() for order in shared.orders] == [order.tolist() for order in fresh.orders]
+    views.close()
+    alone.close()
+    with pytest.raises(ClosedError):
+        first.memory.stats()
 
 
 PINNED = {

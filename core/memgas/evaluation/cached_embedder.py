@@ -24,6 +24,18 @@ _BATCH = 64
 _PROBE = "The quick brown fox jumps over the lazy dog; 敏捷的棕色狐狸跳过懒狗。"
 
 
+class Clock:
+    """Seconds gone by, less those that the embedder took meanwhile."""
+
+    def __init__(self, embedder: CachedEmbedder) -> None:
+        self._embedder = embedder
+        self._started = time.perf_counter() - embedder.seconds
+
+    def read(self) -> float:
+        """Return the seconds since it was made."""
+        return max(0.0, time.perf_counter() - self._embedder.seconds - self._started)
+
+
 class CachedEmbedder:
     """Wraps an embedder; is one itself.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,21 +11,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
+from memgas.evaluation.cached_embedder import CachedEmbedder, Clock
 from memgas.evaluation.dialogues import Dialogue, Question
-from memgas.protocols import Embedder
 from memgas.types import Digest, NewSession
 
 if TYPE_CHECKING:
     from memgas.memory import MemGAS
+    from memgas.retrieval import Retrieval
+    from memgas.stores.in_memory import InMemoryStore
 
 _NAMESPACE = "evaluation"
 _NO_ASSOCIATIONS = 1_000_000_000
+_IN_THE_MIRROR = ("bm25_k1", "bm25_b")
 
 
-def memory_of(
-    dialogue: Dialogue, digests: Sequence[Digest | None], *, embedder: Embedder, config: MemGASConfig
-) -> MemGAS:
-    """Return a memory, in memory, that was told a dialogue.
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """A memory, in memory, that was told a dialogue. Any settings of retrieval can be tried on it without adding again.
+
+    Attributes
+    ----------
+    memory
+        Keeps the store open; under the settings it was told with.
+    add_seconds
+        To take in the sessions, without what the embedder took.
+    """
+
+    store: InMemoryStore
+    memory: MemGAS
+    add_seconds: float
+
+    def under(self, config: MemGASConfig) -> MemGAS:
+        """Open the same memory under other settings of retrieval; close it afterwards."""
+        from memgas.memory import MemGAS
+
+        return MemGAS(store=self.store, embedder=self.memory.embedder.embedder, config=config)
+
+
+def added_alike(config: MemGASConfig) -> tuple[object, ...]:
+    """Return what two configurations must have in common to be tried on one memory that was told once."""
+    return tuple(
+        getattr(config, spec.name)
+        for spec in fields(config)
+        if spec.metadata["when"] == "add" or spec.name in _IN_THE_MIRROR
+    )
+
+
+def tell(
+    dialogue: Dialogue, digests: Sequence[Digest | None], *, embedder: CachedEmbedder, config: MemGASConfig
+) -> Told:
+    """Tell a dialogue to an empty memory.
 
     Sessions are known by their position, so that no id can give a gold one away.
 
@@ -38,8 +74,11 @@ def memory_of(
         Of the memory.
     """
     from memgas.memory import MemGAS
+    from memgas.stores.in_memory import InMemoryStore
 
-    memory = MemGAS.in_memory(embedder=embedder, config=config)
+    clock = Clock(embedder)
+    store = InMemoryStore()
+    memory = MemGAS(store=store, embedder=embedder, config=config)
     memory.add_many(
         [
             NewSession(session.turns, str(position), session.happened_at, digest=digest)
@@ -47,7 +86,7 @@ def memory_of(
         ],
         namespace=_NAMESPACE,
     )
-    return memory
+    return Told(store, memory, clock.read())
 
 
 def asking_time(dialogue: Dialogue, question: Question) -> datetime:
@@ -55,17 +94,23 @@ def asking_time(dialogue: Dialogue, question: Question) -> datetime:
     return question.asked_at or dialogue.sessions[-1].happened_at
 
 
+def recalled(memory: MemGAS, dialogue: Dialogue, question: Question, *, top_k: int) -> Retrieval:
+    """Return what a memory finds for a question."""
+    return memory.retrieve(
+        question.text, namespace=_NAMESPACE, top_k=top_k, asked_at=asking_time(dialogue, question)
+    )  # fmt: skip
+
+
 def ranked_by(memory: MemGAS, dialogue: Dialogue, question: Question) -> NDArray[np.intp]:
     """Return the sessions that a memory finds, best first: `(n_found,)`."""
-    found = memory.retrieve(
-        question.text, namespace=_NAMESPACE, top_k=len(dialogue.sessions), asked_at=asking_time(dialogue, question)
-    )
+    found = recalled(memory, dialogue, question, top_k=len(dialogue.sessions))
     return np.array([int(hit.session_id) for hit in found.hits], dtype=np.intp)
 
 
-def extracted_digests(dialogue: Dialogue, *, embedder: Embedder) -> tuple[Digest, ...]:
+def extracted_digests(dialogue: Dialogue, *, embedder: CachedEmbedder) -> tuple[Digest, ...]:
     """Return the digests that a memory without a language model makes of a dialogue, one a session."""
     config = MemGASConfig(warmup_sessions=_NO_ASSOCIATIONS)  # associations do not change a digest
-    with memory_of(dialogue, [None] * len(dialogue.sessions), embedder=embedder, config=config) as memory:
+    told = tell(dialogue, [None] * len(dialogue.sessions), embedder=embedder, config=config)
+    with told.memory as memory:
         stored = [memory.get(str(i), namespace=_NAMESPACE).digest for i in range(len(dialogue.sessions))]
     return tuple(digest or Digest("", (), "extractive") for digest in stored)

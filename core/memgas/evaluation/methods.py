@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from memgas.config import MemGASConfig
 from memgas.errors import InvalidInputError
 from memgas.evaluation.bm25 import BM25
-from memgas.evaluation.memories import memory_of, ranked_by
+from memgas.evaluation.cached_embedder import Clock
+from memgas.evaluation.memories import ranked_by
 from memgas.evaluation.scoring import (
     FloatArray,
     max_per_session,
@@ -22,6 +22,7 @@ from memgas.evaluation.scoring import (
     reciprocal_ranks,
     standardise,
 )
+from memgas.evaluation.settings import with_settings
 from memgas.evaluation.views import Views, normalised
 
 
@@ -44,6 +45,7 @@ class Ranking:
     query_seconds: float
 
 
+@runtime_checkable
 class Method(Protocol):
     """One way to rank."""
 
@@ -71,14 +73,22 @@ class Baseline:
     def rank(self, views: Views) -> Ranking:
         """Rank by the formula, ties to the earlier session."""
         self.score(views)  # makes the views that all methods share, which is nobody's time
-        clock = _Clock(views)
+        clock = Clock(views.embedder)
         orders = orders_of(self.score(views))
         return Ranking(tuple(orders), 0.0, clock.read())
 
 
 @dataclass(frozen=True, slots=True)
 class BestOf:
-    """The candidate with the best recall_all@3 over the whole data set: the strongest form of a baseline."""
+    """At each cut-off the candidate with the best recall_all there, over the whole data set: a baseline's strongest form."""
+
+    name: str
+    candidates: tuple[Method, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OracleOf:
+    """For each question and measure the best of its candidates: an upper bound that nobody can reach without the answers."""
 
     name: str
     candidates: tuple[Method, ...]
@@ -93,13 +103,15 @@ class Memory:
 
     def rank(self, views: Views) -> Ranking:
         """Add the sessions to an empty memory in memory, and ask it each question."""
-        digests = views.digests
-        clock = _Clock(views)
-        with memory_of(views.dialogue, digests, embedder=views.embedder, config=self.config) as memory:
-            add_seconds = clock.read()
-            clock = _Clock(views)
+        told = views.told(self.config)
+        clock = Clock(views.embedder)
+        with told.under(self.config) as memory:
             orders = [ranked_by(memory, views.dialogue, question) for question in views.dialogue.judged]
-            return Ranking(orders, add_seconds, clock.read())
+            return Ranking(orders, told.add_seconds, clock.read())
+
+
+Entry = Method | BestOf | OracleOf
+"""A row of a report."""
 
 
 def memgas_variant(name: str, config: MemGASConfig) -> Memory:
@@ -153,34 +165,73 @@ def _rrf_with(granularity: str) -> Baseline:
     )
 
 
-def _methods() -> dict[str, Method | BestOf]:
-    single = [_dense_by("session"), _dense_by("turn"), Baseline("turn-mean", dense_turn_mean), _dense_by("summary"),
-              _dense_by("keyword")]  # fmt: skip
+def newest_first(views: Views) -> FloatArray:
+    """Score by time alone: what is left of the full history where the context window is too short for all of it."""
+    return np.tile(np.arange(views.n_sessions, dtype=np.float64), (len(views.dialogue.judged), 1))
+
+
+def _methods() -> dict[str, Entry]:
+    granularities = [_dense_by("session"), _dense_by("turn"), _dense_by("summary"), _dense_by("keyword")]
+    turn_mean = Baseline("turn-mean", dense_turn_mean)
     bm25 = (_bm25_by("session"), _bm25_by("turn"))
     rrf = (_rrf_with("session"), _rrf_with("turn"))
-    every: list[Method | BestOf] = [
-        *single,
+    every: list[Entry] = [
+        Baseline("full-history", newest_first),
+        *granularities,
+        turn_mean,
         _dense_by("hybrid"),
         *bm25,
         BestOf("bm25", bm25),
-        BestOf("dense", tuple(single)),
+        BestOf("dense", (*granularities, turn_mean)),
         *rrf,
         BestOf("rrf", rrf),
         Baseline("zsum", z_sum),
+        OracleOf("oracle-granularity", tuple(granularities)),
         Memory("paper", MemGASConfig.paper()),
         Memory("memgas", MemGASConfig()),
+        *(Memory(name, with_settings(MemGASConfig(), changed)) for name, changed in ABLATIONS.items()),
     ]
     return {method.name: method for method in every}
 
 
-METHODS: Mapping[str, Method | BestOf] = _methods()
+ABLATIONS: Mapping[str, Mapping[str, object]] = {
+    "no-association": {"association_weight": 0.0},
+    "no-pagerank": {"damping": 0.01},
+    "no-router": {"router": "uniform"},
+    "no-lexical": {"lexical_weight": 1e-9},
+    "no-dense": {"lexical_weight": 1e6},
+    "no-dates": {"date_weight": 0.0},
+    "no-sessions": {"session_prior": 0.0},
+    "no-turns": {"turn_prior": 0.0},
+    "no-summaries": {"summary_prior": 0.0},
+    "no-keywords": {"keyword_prior": 0.0},
+    "no-all": {
+        "association_weight": 0.0, "router": "uniform", "lexical_weight": 1e-9, "date_weight": 0.0, "turn_prior": 0.0,
+        "summary_prior": 0.0, "keyword_prior": 0.0,
+    },
+}  # fmt: skip
+"""The default without one of its parts: what it takes away, as settings.
+
+`no-pagerank` keeps one hop: below a damping of about 0.01 nothing but the seeds' own neighbours passes the push's tolerance, and
+the scale of what arrives is divided out. `no-lexical` and `no-dense` keep the scale and let one side outweigh the other. `no-all`
+is the cosine of the session's text, the paper's "without all".
+"""
+
+METHODS: Mapping[str, Entry] = _methods()
 """Every method by its name. `turn` is the max over exchanges; `bm25`, `dense` and `rrf` are the best of their forms."""
 
 DEFAULT_METHODS = ("session", "turn", "summary", "keyword", "bm25", "zsum", "paper", "memgas")
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "default": DEFAULT_METHODS,
+    "ablation": ("memgas", *ABLATIONS),
+    "all": tuple(METHODS),
+}
+"""Names that stand for several methods."""
 
-def methods_named(names: Sequence[str]) -> list[Method | BestOf]:
-    """Return the methods of these names.
+
+def methods_named(names: Sequence[str]) -> list[Entry]:
+    """Return the methods of these names, groups spelt out, each once.
 
     Raises
     ------
@@ -188,17 +239,9 @@ def methods_named(names: Sequence[str]) -> list[Method | BestOf]:
         There is no method of a name.
     """
     for name in names:
-        if name not in METHODS:
-            raise InvalidInputError(f"a method must be one of {', '.join(METHODS)}; got {name!r}")
-    return [METHODS[name] for name in names]
-
-
-class _Clock:
-    """Seconds gone by, less those that the embedder took meanwhile."""
-
-    def __init__(self, views: Views) -> None:
-        self._embedder = views.embedder
-        self._started = time.perf_counter() - views.embedder.seconds
-
-    def read(self) -> float:
-        return max(0.0, time.perf_counter() - self._embedder.seconds - self._started)
+        if name not in METHODS and name not in GROUPS:
+            raise InvalidInputError(
+                f"a method must be one of {', '.join(METHODS)}, or a group: {', '.join(GROUPS)}; got {name!r}"
+            )
+    spelt = dict.fromkeys(name for given in names for name in GROUPS.get(given, (given,)))
+    return [METHODS[name] for name in spelt]

@@ -45,6 +45,8 @@ class MethodResult:
         Which form of the method this is, where several were tried.
     add_seconds, query_seconds
         Over all dialogues and all questions, without what the embedder took.
+    context_tokens : (n_questions, n_ks)
+        Estimated tokens of the first k sessions, whole.
     """
 
     name: str
@@ -52,6 +54,7 @@ class MethodResult:
     measures: FloatArray
     add_seconds: float
     query_seconds: float
+    context_tokens: FloatArray
     chosen: str = ""
 
 
@@ -67,6 +70,8 @@ class Report:
         In the order of the rows of every `MethodResult`.
     n_left_out
         Questions without evidence.
+    history_tokens
+        What the full history takes, in estimated tokens; a mean over the questions.
     embedding
         `n_embedded`, `n_reused` (texts) and `seconds` of the embedder.
     """
@@ -80,6 +85,7 @@ class Report:
     n_dialogues: int
     n_sessions: int
     n_left_out: int
+    history_tokens: float
     embedding: Mapping[str, float] = field(default_factory=dict)
 
     def method(self, name: str) -> MethodResult:
@@ -152,6 +158,8 @@ class Report:
         for result in self.methods:
             seconds_a_query = round(result.query_seconds / len(self.questions), 6)
             found[result.name]["seconds"] = {"add": round(result.add_seconds, 4), "query": seconds_a_query}
+            tokens = result.context_tokens.mean(axis=0).round(1).tolist()
+            found[result.name]["context_tokens"] = dict(zip(map(str, self.ks), tokens, strict=True))
             if result.chosen:
                 found[result.name]["chosen"] = result.chosen
         return {
@@ -163,6 +171,7 @@ class Report:
             "embedder": self.embedder,
             "summaries": self.summaries,
             "ks": list(self.ks),
+            "history_tokens": round(self.history_tokens, 1),
             "embedding": dict(self.embedding),
             "methods": found,
             "differences": self._differences_dict(),
@@ -172,7 +181,7 @@ class Report:
         """Return MemGAS against every other method, if it was run: slice to method to measure to mean, low and high."""
         if all(result.name != _PROPOSED for result in self.methods):
             return {}
-        measures = [f"recall_all@{k}" for k in self.ks]
+        measures = [f"{name}@{k}" for name in ("recall_all", "recall", "ndcg") for k in self.ks]
         return {
             " ".join(filter(None, key)): {
                 other: {name: [round(v, 6) for v in (gap.mean, gap.low, gap.high)] for name, gap in gaps.items()}
@@ -199,7 +208,7 @@ class Report:
         yield from self._time_lines()
         for result in self.methods:
             if result.chosen:
-                yield f"{result.name} is {result.chosen}, the best of its forms by recall_all@3"
+                yield f"{result.name} is its strongest form by recall_all: {result.chosen}"
 
     def _table(self, title: str, mask: NDArray[np.bool_]) -> Iterator[str]:
         names = measure_names(self.ks)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import closing
 
 import numpy as np
 
 from memgas.errors import InvalidInputError
 from memgas.evaluation.cached_embedder import CachedEmbedder, Progress
+from memgas.evaluation.choosing import best_of, oracle_of
 from memgas.evaluation.dialogues import Dataset, Dialogue
-from memgas.evaluation.methods import DEFAULT_METHODS, BestOf, Method, methods_named
+from memgas.evaluation.methods import DEFAULT_METHODS, BestOf, Entry, Method, OracleOf, methods_named
 from memgas.evaluation.metrics import FloatArray, gold_ranks, measure
 from memgas.evaluation.report import Judged, MethodResult, Report
 from memgas.evaluation.views import Summaries, Views
+from memgas.models.calls import estimate_tokens
 from memgas.protocols import Embedder
-
-_CHOOSE_BY_K = 3
+from memgas.units import session_text
 
 
 def evaluate(
     dataset: Dataset,
-    methods: Sequence[str | Method | BestOf] = DEFAULT_METHODS,
+    methods: Sequence[str | Entry] = DEFAULT_METHODS,
     *,
     embedder: Embedder,
     ks: Sequence[int] = (3, 5, 10),
@@ -62,11 +63,11 @@ def evaluate(
     dialogues = [dialogue for dialogue in dataset.dialogues if dialogue.judged]
     total = len(dialogues) * len(leaves)
     for at, dialogue in enumerate(dialogues):
-        views = Views(dialogue, cached, summaries=summaries)
-        for number, leaf in enumerate(leaves):
-            if progress:
-                progress(leaf.name, at * len(leaves) + number, total)
-            runs[leaf.name].take(leaf, views)
+        with closing(Views(dialogue, cached, summaries=summaries)) as views:
+            for number, leaf in enumerate(leaves):
+                if progress:
+                    progress(leaf.name, at * len(leaves) + number, total)
+                runs[leaf.name].take(leaf, views, ks)
     if progress:
         progress("done", total, total)
     results = {name: run.result(ks) for name, run in runs.items()}
@@ -76,10 +77,11 @@ def evaluate(
         summaries=summaries,
         ks=tuple(ks),
         questions=tuple(_judged(dialogues)),
-        methods=tuple(_best(method, results) for method in chosen),
+        methods=tuple(_row(method, results, tuple(ks)) for method in chosen),
         n_dialogues=len(dialogues),
         n_sessions=sum(len(dialogue.sessions) for dialogue in dialogues),
         n_left_out=dataset.n_left_out,
+        history_tokens=_history_tokens(dialogues),
         embedding={"n_embedded": cached.n_embedded, "n_reused": cached.n_reused, "seconds": round(cached.seconds, 3)},
     )
 
@@ -90,16 +92,26 @@ def _judged(dialogues: Sequence[Dialogue]) -> Iterator[Judged]:
             yield Judged(dialogue.id, question.id, question.type, len(question.gold))
 
 
+def _history_tokens(dialogues: Sequence[Dialogue]) -> float:
+    """Return what the full history takes, in estimated tokens, as a mean over the questions."""
+    counts = [
+        (sum(estimate_tokens(session_text(s.turns)) for s in dialogue.sessions), len(dialogue.judged))
+        for dialogue in dialogues
+    ]
+    return float(np.average([tokens for tokens, _ in counts], weights=[n for _, n in counts]))
+
+
 class _Run:
     """What one method has done so far."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._ranks: list[FloatArray] = []
+        self._tokens: list[FloatArray] = []
         self._add_seconds = 0.0
         self._query_seconds = 0.0
 
-    def take(self, method: Method, views: Views) -> None:
+    def take(self, method: Method, views: Views, ks: Sequence[int]) -> None:
         """Rank one dialogue."""
         ranking = method.rank(views)
         asked = views.dialogue.judged
@@ -108,37 +120,45 @@ class _Run:
                 f"{self._name}: expected a ranking for each of {len(asked)} questions; got {len(ranking.orders)}"
             )
         self._ranks.extend(gold_ranks(order, q.gold) for order, q in zip(ranking.orders, asked, strict=True))
+        self._tokens.extend(
+            np.array([views.session_tokens[order[:k]].sum() for k in ks]) for order in ranking.orders
+        )  # fmt: skip
         self._add_seconds += ranking.add_seconds
         self._query_seconds += ranking.query_seconds
 
     def result(self, ks: Sequence[int]) -> MethodResult:
         """Measure it all."""
         measures = np.array([measure(ranks, ks) for ranks in self._ranks])
-        return MethodResult(self._name, tuple(self._ranks), measures, self._add_seconds, self._query_seconds)
+        tokens = np.array(self._tokens)
+        return MethodResult(
+            self._name, tuple(self._ranks), measures, self._add_seconds, self._query_seconds, context_tokens=tokens
+        )
 
 
-def _resolved(methods: Sequence[str | Method | BestOf]) -> list[Method | BestOf]:
+def _resolved(methods: Sequence[str | Entry]) -> list[Entry]:
     """Look up the methods that are given by name."""
-    found = [methods_named([method])[0] if isinstance(method, str) else method for method in methods]
+    found = [
+        entry for method in methods for entry in (methods_named([method]) if isinstance(method, str) else [method])
+    ]
     names = [method.name for method in found]
     if not names or len(set(names)) != len(names):
         raise InvalidInputError(f"expected one or more methods, each named once; got {', '.join(names) or 'none'}")
     return found
 
 
-def _leaves(methods: Sequence[Method | BestOf]) -> list[Method]:
+def _leaves(methods: Sequence[Entry]) -> list[Method]:
     """Return every method that has to run, each once."""
     leaves: dict[str, Method] = {}
     for method in methods:
-        for leaf in method.candidates if isinstance(method, BestOf) else (method,):
+        for leaf in (method,) if isinstance(method, Method) else method.candidates:
             leaves.setdefault(leaf.name, leaf)
     return list(leaves.values())
 
 
-def _best(method: Method | BestOf, results: dict[str, MethodResult]) -> MethodResult:
-    """Return a method's result; of several forms the one with the best recall_all@3, ties to the first."""
-    if not isinstance(method, BestOf):
-        return results[method.name]
-    tried = [results[candidate.name] for candidate in method.candidates]
-    best = max(tried, key=lambda result: sum(ranks.max() <= _CHOOSE_BY_K for ranks in result.ranks))
-    return replace(best, name=method.name, chosen=best.name)
+def _row(method: Entry, results: dict[str, MethodResult], ks: tuple[int, ...]) -> MethodResult:
+    """Return a method's result, put together from those of its candidates where it has some."""
+    if isinstance(method, BestOf):
+        return best_of(method.name, [results[candidate.name] for candidate in method.candidates], ks)
+    if isinstance(method, OracleOf):
+        return oracle_of(method.name, [results[candidate.name] for candidate in method.candidates])
+    return results[method.name]

@@ -13,11 +13,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from memgas.config import MemGASConfig
 from memgas.errors import InvalidInputError
 from memgas.evaluation.bm25 import terms_of
 from memgas.evaluation.cached_embedder import CachedEmbedder
 from memgas.evaluation.dialogues import Dialogue, DialogueSession
-from memgas.evaluation.memories import extracted_digests
+from memgas.evaluation.memories import Told, added_alike, extracted_digests, tell
+from memgas.models.calls import estimate_tokens
 from memgas.types import Digest
 from memgas.units import exchange_unit, session_text, split_exchanges, split_windows
 
@@ -65,6 +67,20 @@ class Views:
         self.n_sessions = len(dialogue.sessions)
         self._terms: dict[str, list[list[str]]] = {}
         self._vectors: dict[str, tuple[FloatArray, NDArray[np.intp]]] = {}
+        self._told: dict[tuple[object, ...], Told] = {}
+
+    def close(self) -> None:
+        """Let go of the memories that were told the dialogue."""
+        for told in self._told.values():
+            told.memory.close()
+        self._told.clear()
+
+    def told(self, config: MemGASConfig) -> Told:
+        """Return a memory that was told the dialogue under the settings of adding; told once for all that share them."""
+        key = added_alike(config)
+        if key not in self._told:
+            self._told[key] = tell(self.dialogue, self.digests, embedder=self.embedder, config=config)
+        return self._told[key]
 
     @cached_property
     def extracted(self) -> tuple[Digest, ...]:
@@ -109,6 +125,11 @@ class Views:
     def keyword(self) -> Texts:
         """The keywords of each session."""
         return self._one_each(["; ".join(digest.keywords) for digest in self.extracted])
+
+    @cached_property
+    def session_tokens(self) -> FloatArray:
+        """Estimated tokens of each session's text: `(n_sessions,)`."""
+        return np.array([estimate_tokens(text) for text in self.session.texts], dtype=np.float64)
 
     @cached_property
     def hybrid(self) -> Texts:
