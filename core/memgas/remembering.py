@@ -132,7 +132,9 @@ class Remembering:
             units = [*turns, *rest]
             whole = replace(record, n_units=_count(units), digest_source=digest.source if digest else "")
             given = draft.associations
-            edges = _given(index, units, given) if given is not None else self._associate(index, whole, units, table)
+            edges = (
+                _given(index, whole, units, given) if given is not None else self._associate(index, whole, units, table)
+            )
             self._open().stage(index, _batch(head, [whole], rest, table, edges))
             batches.append(_batch(head, [whole], units, table, edges))
         self._open().publish(index, _merged(head, batches))
@@ -422,15 +424,15 @@ def _four(counts: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def _given(
-    index: NamespaceIndex, units: Sequence[MemoryUnit], given: Sequence[GivenEdge]
+    index: NamespaceIndex, record: SessionRecord, units: Sequence[MemoryUnit], given: Sequence[GivenEdge]
 ) -> dict[str, list[Association]]:
-    """Attach given associations to the units they start from; one whose target is not here is left out."""
+    """Attach given associations to the units they start from; one whose target is in no older session is left out."""
     sources = {(unit.granularity, unit.position): unit.id for unit in units}
     found: dict[str, list[Association]] = {}
     for edge in given:
         source = sources.get((edge.granularity, edge.position))
         state = index.sessions.get(edge.target_session)
-        if source is None or state is None:
+        if source is None or state is None or state.record.sequence >= record.sequence:
             continue
         node = state.nodes[edge.target_granularity].get(edge.target_position)
         if node is not None:
