@@ -21,10 +21,7 @@ from memgas.errors import InvalidInputError, StoreCorruptError, StoreError
 from memgas.stores import ChromaStore, InMemoryStore
 from memgas.stores.segments import segments_of
 from memgas.stores.tables import chroma_errors
-from memgas.testing.store_contract import (
-    OpenStore,
-    PersistentStoreContract,
-    StoreContract,
+from memgas.testing.store_batches import (
     assert_same,
     load_all,
     make_batch,
@@ -34,6 +31,7 @@ from memgas.testing.store_contract import (
     rich_batch,
     unit_vectors,
 )
+from memgas.testing.store_contract import OpenStore, PersistentStoreContract, StoreContract
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI

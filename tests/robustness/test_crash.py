@@ -19,7 +19,7 @@ from memgas.errors import StoreCorruptError, StoreError, StoreLockedError
 from memgas.stores import ChromaStore, recovery, segments, upkeep
 from memgas.stores.journal import Journal
 from memgas.stores.tables import Table
-from memgas.testing.store_contract import Loaded, assert_same, load_all, make_session
+from memgas.testing.store_batches import Loaded, assert_same, load_all, make_session
 from tests.robustness.writer import NAMESPACE, replay
 
 pytestmark = pytest.mark.slow

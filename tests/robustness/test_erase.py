@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memgas.stores import ChromaStore
-from memgas.testing.store_contract import assert_same, load_all, make_batch, make_record, make_session, make_units
+from memgas.testing.store_batches import assert_same, load_all, make_batch, make_record, make_session, make_units
 from memgas.types import Batch, Granularity, Span
 
 pytestmark = pytest.mark.slow

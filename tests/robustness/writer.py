@@ -9,7 +9,7 @@ from itertools import count
 
 from memgas.protocols import Store
 from memgas.stores import ChromaStore, InMemoryStore
-from memgas.testing.store_contract import make_batch, make_record, make_units
+from memgas.testing.store_batches import make_batch, make_record, make_units
 from memgas.types import Association, Batch, Head, SessionRecord
 
 NAMESPACE = "user-1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -148,8 +148,3 @@ def blank_unit(record: SessionRecord, granularity: Granularity, position: int) -
     """Return a unit without words, to stand where a row was lost."""
     uid = unit_id(record.namespace, record.session_id, record.generation, granularity, position)
     return MemoryUnit(uid, record.namespace, record.session_id, record.generation, granularity, position, "")
-
-
-def with_windows(row: Row, windows: NDArray[np.float32]) -> Row:
-    """Return a row with its windows; their number is the unit's `n_windows`."""
-    return replace(row, unit=replace(row.unit, n_windows=max(1, len(windows))), windows=windows)
