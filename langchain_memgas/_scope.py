@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from langchain_core.runnables import RunnableConfig
+
 from memgas import InvalidInputError
 from memgas.checks import check_name
 
@@ -61,6 +63,13 @@ class ScopeRule:
         """Return the conversation of a run; None when it has none."""
         found = self.conversation_id if self.conversation_id is not None else _lookup(self.conversation_key, sources)
         return None if found is None else _name(found, "conversation_id")
+
+
+def sources_of(config: RunnableConfig | None) -> tuple[object, ...]:
+    """Return where a run's names may stand: the runtime context of a graph, then the configuration."""
+    configurable = (config or {}).get("configurable", {})
+    # LangGraph hands its runtime to whatever it runs in here; `get_runtime()` would raise outside of a graph.
+    return getattr(configurable.get("__pregel_runtime"), "context", None), configurable
 
 
 def _lookup(key: str | None, sources: tuple[object, ...]) -> object:

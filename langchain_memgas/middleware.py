@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
 
 from langchain_memgas._chat import MIN_SCORE, RecallOptions, fail_open, recall, save, shown_among, without_retry
 from langchain_memgas._convert import current_exchange, last_words, turns_of
-from langchain_memgas._scope import THREAD_KEY, USER_KEY, Scope, ScopeRule
+from langchain_memgas._scope import THREAD_KEY, USER_KEY, Scope, ScopeRule, sources_of
 from memgas import MemGAS
 from memgas.extras import require_extra
 
@@ -130,7 +130,7 @@ class MemGASMiddleware(AgentMiddleware[MemGASState, Any, Any]):
         return await asyncio.to_thread(self.after_agent, state, runtime)
 
     def _scope(self, state: AgentState[Any], runtime: Runtime[Any]) -> Scope:
-        scope = self._rule.scope(runtime.context, get_config().get("configurable", {}))
+        scope = self._rule.scope(runtime.context, *sources_of(get_config()))
         if scope.conversation_id is not None:
             return scope
         asked = current_exchange(state["messages"]) or state["messages"]

@@ -12,7 +12,7 @@ from langchain_core.runnables.config import run_in_executor
 
 from langchain_memgas._chat import MIN_SCORE, RecallOptions, fail_open, recall, save, shown_among, without_retry
 from langchain_memgas._convert import current_exchange, last_words, turns_of
-from langchain_memgas._scope import THREAD_KEY, USER_KEY, ScopeRule
+from langchain_memgas._scope import THREAD_KEY, USER_KEY, ScopeRule, sources_of
 from memgas import InvalidInputError, MemGAS
 
 
@@ -55,7 +55,7 @@ def create_recall_node(
     options = RecallOptions(top_k=top_k, max_tokens=max_tokens, min_score=min_score, filter=filter)
 
     def node(state: Any, config: RunnableConfig) -> dict[str, str]:  # noqa: ANN401 (any state schema)
-        scope = rule.scope(*_sources(config))
+        scope = rule.scope(*sources_of(config))
         messages = _messages(state, messages_key)
 
         def search() -> str:
@@ -101,7 +101,7 @@ def create_save_node(
     )  # fmt: skip
 
     def node(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 (any state schema)
-        scope = rule.scope(*_sources(config))
+        scope = rule.scope(*sources_of(config))
         if scope.conversation_id is None:
             raise InvalidInputError(
                 f"which conversation is it? Give conversation_id=..., or {conversation_key!r} with the run"
@@ -120,13 +120,6 @@ def create_save_node(
         return await run_in_executor(None, node, state, config)
 
     return RunnableLambda(node, anode, name="memgas_save")
-
-
-def _sources(config: RunnableConfig) -> tuple[object, ...]:
-    """Return where a run's names may stand: its runtime context, then its configuration."""
-    configurable = config.get("configurable", {})
-    runtime = configurable.get("__pregel_runtime")
-    return getattr(runtime, "context", None), configurable
 
 
 def _messages(state: object, key: str) -> list[BaseMessage]:

@@ -14,7 +14,7 @@ from langchain_core.runnables.config import ensure_config, run_in_executor
 from pydantic import ConfigDict, Field, model_validator
 
 from langchain_memgas._models import AnyEmbedder, Model, with_memory
-from langchain_memgas._scope import USER_KEY, ScopeRule
+from langchain_memgas._scope import USER_KEY, ScopeRule, sources_of
 from memgas import Hit, MemGAS
 
 
@@ -78,7 +78,7 @@ class MemGASRetriever(BaseRetriever):
     def _named(self, config: RunnableConfig | None, kwargs: dict[str, object]) -> dict[str, Any]:
         # The run manager does not carry `configurable`, so that it is read here.
         rule = ScopeRule(namespace=self.namespace, namespace_key=self.namespace_key)
-        sources = ({self.namespace_key: kwargs.get("namespace")}, ensure_config(config).get("configurable", {}))
+        sources = ({self.namespace_key: kwargs.get("namespace")}, *sources_of(ensure_config(config)))
         if kwargs.get("namespace") is not None:
             rule = ScopeRule(namespace_key=self.namespace_key)
         return {**kwargs, "namespace": rule.namespace_in(*sources)}

@@ -12,7 +12,7 @@ from langchain_core.runnables.config import ensure_config, run_in_executor
 
 from langchain_memgas._chat import MIN_SCORE, RecallOptions, fail_open, recall, save, shown_among, without_retry
 from langchain_memgas._convert import ASSISTANT, USER, current_exchange, last_words, text_of, turns_of, unmarked
-from langchain_memgas._scope import THREAD_KEY, USER_KEY, Scope, ScopeRule
+from langchain_memgas._scope import THREAD_KEY, USER_KEY, Scope, ScopeRule, sources_of
 from memgas import InvalidInputError, MemGAS, Turn
 from memgas.checks import is_blank
 
@@ -57,7 +57,7 @@ def create_recall_runnable(
     options = RecallOptions(top_k=top_k, max_tokens=max_tokens, min_score=min_score, filter=filter)
 
     def search(given: Any, config: RunnableConfig) -> str:  # noqa: ANN401 (a chain's input may be anything)
-        scope = rule.scope(config.get("configurable", {}))
+        scope = rule.scope(*sources_of(config))
 
         def run() -> str:
             shown = shown_among(memory, scope, turns_of(_messages_in(given)))
@@ -162,7 +162,7 @@ class MemGASSave(Runnable[Any, Any]):
         return await run_in_executor(None, self._pass, given, scope)
 
     def _scope(self, config: RunnableConfig) -> Scope:
-        scope = self._rule.scope(config.get("configurable", {}))
+        scope = self._rule.scope(*sources_of(config))
         if scope.conversation_id is None:
             raise InvalidInputError(
                 "which conversation is it? Give conversation_id=..., or "

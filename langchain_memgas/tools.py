@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool
 
-from langchain_memgas._scope import USER_KEY, ScopeRule
+from langchain_memgas._scope import USER_KEY, ScopeRule, sources_of
 from memgas import Hit, MemGAS, MemGASError, NotFoundError, Turn
 from memgas.checks import is_blank
 
@@ -31,7 +31,7 @@ def create_memgas_tools(
     memory
         An open memory.
     namespace, namespace_key
-        Whose memory it is; or the key of `config["configurable"]` that says so.
+        Whose memory it is; or the key of the runtime context or `config["configurable"]` that says so.
     """
     face = _Tools(memory, ScopeRule(namespace=namespace, namespace_key=namespace_key))
     return [
@@ -125,7 +125,7 @@ class _Tools:
         return await run_in_executor(None, self.manage, action, content, memory_id, config)
 
     def _namespace(self, config: RunnableConfig | None) -> str:
-        return self._rule.namespace_in((config or {}).get("configurable", {}))
+        return self._rule.namespace_in(*sources_of(config))
 
     def _remember(self, namespace: str, content: str) -> str:
         if is_blank(content):

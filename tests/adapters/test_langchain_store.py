@@ -208,9 +208,10 @@ def test_same_as_langgraphs_own(store: MemGASStore) -> None:
         for condition in filters:
             ours, reference = (one.search(prefix, filter=condition, limit=100) for one in (store, theirs))
             assert sorted(keys(ours)) == sorted(keys(reference)), (prefix, condition)
-    for condition in ([MatchCondition("prefix", ("users", "*"))], [MatchCondition("suffix", ("sub",))], None):  # type: ignore[list-item]
+    matches = [(MatchCondition("prefix", ("users", "*")),), (MatchCondition("suffix", ("sub",)),), None]
+    for match in matches:
         for depth in (None, 1, 2):
-            op = ListNamespacesOp(tuple(condition) if condition else None, depth)
+            op = ListNamespacesOp(match, depth)
             assert store.batch([op]) == theirs.batch([op])
 
 

@@ -208,6 +208,18 @@ class Model(GenericFakeChatModel):
         return self
 
 
+async def test_user_from_runtime_context(core: MemGAS) -> None:
+    """In an agent, the user may come from the runtime context alone, sync and async."""
+    call = {"name": "search_memory", "args": {"query": "Lena"}, "id": "1"}
+    for is_async in (False, True):
+        llm = Model(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]))
+        its: Any = create_agent(llm, create_memgas_tools(core), context_schema=dict)
+        given = {"messages": [{"role": "user", "content": "Lena?"}]}
+        context = {"user_id": "ben"}
+        result = await its.ainvoke(given, context=context) if is_async else its.invoke(given, context=context)
+        assert "pianos" in result["messages"][2].text
+
+
 async def test_in_an_agent(core: MemGAS) -> None:
     """In `create_agent`, with the user in the configuration: an agent remembers, searches, and reads what it found."""
     calls: list[tuple[str, dict[str, Any]]] = [
