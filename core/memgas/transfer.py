@@ -193,10 +193,7 @@ def _read_edges(data: Mapping[str, object], fingerprint: Fingerprint) -> list[Gi
         return None
     if not all(abs(float(a) - b) <= 1e-3 for a, b in zip(probe, fingerprint.probe, strict=False)):
         return None
-    edges = [_read_edge(_list(edge)) for edge in _list(data.get("associations", []))]
-    return [
-        edge for edge in edges if edge.target_session != data["session_id"]
-    ]  # those of one session are never joined
+    return [_read_edge(_list(edge)) for edge in _list(data.get("associations", []))]
 
 
 def _read_edge(edge: list[JSON]) -> GivenEdge:

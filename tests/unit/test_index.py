@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
                 again = self.memory.retrieve(query, namespace="n", top_k=3)
                 entry.index = live
             assert list(map(_shown, found.hits)) == list(map(_shown, again.hits))
-            assert [h.rank_score for h in found.hits] == pytest.approx([h.rank_score for h in again.hits], abs=1e-4)
+            assert [h.rank_score for h in found.hits] == pytest.approx([h.rank_score for h in again.hits], abs=1e-2)
 
 
 Machine.TestCase.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
