@@ -1,4 +1,6 @@
-"""The command line: `memgas demo | add | search | explain | export | import | stats | forget | doctor | evaluate`.
+"""The command line: `memgas demo | add | search | explain | export | import | stats | forget | doctor | evaluate | …`.
+
+Those that measure are in `cli_evaluation.py`.
 
 Results go to stdout, everything else to stderr; with `--json`, stdout is one JSON value and nothing else. Exit code 2:
 what was asked cannot be used; 1: it could not be done, or something is wrong.
@@ -9,13 +11,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, TextIO, TypeVar, cast
 
 import click
 
-from memgas import rendering
+from memgas import cli_evaluation, rendering
 from memgas.errors import InvalidInputError, MemGASError, NotFoundError, SessionConflictError
 
 if TYPE_CHECKING:
@@ -291,42 +293,8 @@ def forget(
         sys.exit(1)
 
 
-@main.command()
-@click.argument("dataset")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@EMBEDDER
-@click.option(
-    "--summaries",
-    type=click.Choice(["extractive", "from-file"]),
-    default="extractive",
-    show_default=True,
-    help="What MemGAS makes without a language model, or the data set's own.",
-)
-@click.option("--methods", metavar="A,B", help="Methods to compare; the usual ones when left out.")
-@click.option("--sample", type=int, metavar="N", help="Ask only N questions, each type in proportion.")
-@click.option("--seed", default=0, show_default=True, help="Of the sample.")
-@click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to keep vectors in, for the next run."
-)
-@AS_JSON
-def evaluate(
-    *, dataset: str, file: str, embedder: str, summaries: Literal["extractive", "from-file"], methods: str | None,
-    sample: int | None, seed: int, cache: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Measure how well sessions come back, on FILE in the format of DATASET: locomo, longmemeval, ..."""
-    from memgas import evaluation
-    from memgas.models import load_embedder
-
-    asked = evaluation.read_dataset(dataset, file)
-    if sample is not None:
-        asked = evaluation.sample_questions(asked, sample, seed=seed)
-    names = evaluation.DEFAULT_METHODS if methods is None else [name.strip() for name in methods.split(",")]
-    with (
-        closing(evaluation.CachedEmbedder(load_embedder(embedder), folder=cache)) as cached,
-        rendering.steps("evaluating") as told,
-    ):
-        report = evaluation.evaluate(asked, names, embedder=cached, summaries=summaries, progress=told)
-    show(report.as_dict() if as_json else None, iter([report.text()]), as_json=as_json)
+for _command in (cli_evaluation.evaluate, cli_evaluation.sweep):
+    main.add_command(_command)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,10 @@ class CachedEmbedder:
         self._fetch("query", dict.fromkeys(texts))
         return np.array([self._vectors["query", text] for text in texts], dtype=np.float32).reshape(-1, self.n_dims)
 
+    def knows(self, text: str) -> bool:
+        """Tell whether a text to keep would be spared the embedder."""
+        return ("document", text) in self._vectors or (self._folder is not None and self._recall("document", text))
+
     def close(self) -> None:
         """Close the file, if there is one."""
         if self._disk is not None:
@@ -140,7 +144,7 @@ class CachedEmbedder:
             name = re.sub(r"[^\w.-]+", "_", self.name)
             folder.mkdir(parents=True, exist_ok=True)
             self._disk = sqlite3.connect(
-                folder / f"{name}-{hash_parts(probe.tobytes().hex())[:12]}.sqlite", check_same_thread=False
+                folder / f"{name}-{hash_parts(probe.tobytes().hex())[:12]}.sqlite", check_same_thread=False, timeout=60.0
             )
             self._disk.execute("CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         return self._disk

@@ -18,7 +18,9 @@ CONFIDENCE = 0.95
 SEED = 0
 
 _SHOWN = ("recall_all", "recall_any", "ndcg")
-_PROPOSED = "memgas"
+_SHOWN_OF_MEANS = ("recall_all", "recall", "ndcg")
+_REPORTED_BY_MEAN = ("madial",)  # whose own measure is the share of gold memories, not all of them
+PROPOSED = "memgas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,16 @@ class Report:
             f"a method of this report is one of {', '.join(m.name for m in self.methods)}; got {name!r}"
         )
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the measures that tables show."""
+        return _SHOWN_OF_MEANS if self.dataset in _REPORTED_BY_MEAN else _SHOWN
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there is MemGAS, and something to compare it with."""
+        return len(self.methods) > 1 and any(result.name == PROPOSED for result in self.methods)
+
     def slices(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
         """Return masks over the questions, `(n_questions,)`: overall, by type, by number of gold sessions."""
         types = np.array([question.type for question in self.questions])
@@ -179,13 +191,13 @@ class Report:
 
     def _differences_dict(self) -> dict[str, JSON]:
         """Return MemGAS against every other method, if it was run: slice to method to measure to mean, low and high."""
-        if all(result.name != _PROPOSED for result in self.methods):
+        if not self.is_compared:
             return {}
         measures = [f"{name}@{k}" for name in ("recall_all", "recall", "ndcg") for k in self.ks]
         return {
             " ".join(filter(None, key)): {
                 other: {name: [round(v, 6) for v in (gap.mean, gap.low, gap.high)] for name, gap in gaps.items()}
-                for other, gaps in self.differences(_PROPOSED, measures, mask).items()
+                for other, gaps in self.differences(PROPOSED, measures, mask).items()
             }
             for key, mask in self.slices().items()
         }
@@ -210,37 +222,48 @@ class Report:
             if result.chosen:
                 yield f"{result.name} is its strongest form by recall_all: {result.chosen}"
 
+    @property
+    def _indent(self) -> int:
+        """Columns of the names."""
+        return max(22, *(len(result.name) + 3 for result in self.methods))
+
     def _table(self, title: str, mask: NDArray[np.bool_]) -> Iterator[str]:
         names = measure_names(self.ks)
-        columns = [names.index(f"{kind}@{k}") for kind in _SHOWN for k in self.ks] + [names.index("mrr")]
+        columns = [names.index(f"{kind}@{k}") for kind in self.shown for k in self.ks] + [names.index("mrr")]
         yield title
+        indent = self._indent
         width = 7 * len(self.ks)
-        yield f"{'':<22}" + "".join(f"{kind:^{width}}" for kind in _SHOWN).rstrip()
-        yield f"{'':<22}" + "".join(f"{f'@{k}':>7}" for _ in _SHOWN for k in self.ks) + f"{'MRR':>7}"
+        yield f"{'':<{indent}}" + "".join(f"{kind:^{width}}" for kind in self.shown).rstrip()
+        yield f"{'':<{indent}}" + "".join(f"{f'@{k}':>7}" for _ in self.shown for k in self.ks) + f"{'MRR':>7}"
         for result in self.methods:
             means = 100.0 * result.measures[mask][:, columns].mean(axis=0)
-            yield f"  {result.name:<20}" + "".join(f"{value:7.1f}" for value in means)
+            yield f"  {result.name:<{indent - 2}}" + "".join(f"{value:7.1f}" for value in means)
 
     def _difference_lines(self) -> Iterator[str]:
-        if len(self.methods) < 2 or all(result.name != _PROPOSED for result in self.methods):
+        if not self.is_compared:
             return
+        indent = self._indent
         measures = [f"recall_all@{k}" for k in self.ks]
         masks = {"all questions": None, "2+ gold sessions": self.slices().get(("by_n_gold", "2+"))}
         yield ""
-        yield f"recall_all of {_PROPOSED} above the others, in points [95 % interval, paired]"
+        yield f"recall_all of {PROPOSED} above the others, in points [95 % interval, paired]"
         for title, mask in masks.items():
             if mask is None and title != "all questions":
                 continue
-            yield f"{title:<22}" + "".join(f"{f'@{k}':>22}" for k in self.ks)
-            for other, gaps in self.differences(_PROPOSED, measures, mask).items():
-                yield f"  {other:<20}" + "".join(f"{_points(gap):>22}" for gap in gaps.values())
+            yield f"{title:<{indent}}" + "".join(f"{f'@{k}':>22}" for k in self.ks)
+            for other, gaps in self.differences(PROPOSED, measures, mask).items():
+                yield f"  {other:<{indent - 2}}" + "".join(f"{_points(gap):>22}" for gap in gaps.values())
 
     def _time_lines(self) -> Iterator[str]:
         yield ""
-        yield f"{'time':<22}{'ms a session added':>22}{'ms a query':>14}"
+        indent = self._indent
+        yield f"{'cost':<{indent}}{'ms a session added':>22}{'ms a query':>14}{f'context tokens @{self.ks[0]}':>22}"
         for result in self.methods:
             add = f"{1e3 * result.add_seconds / self.n_sessions:.2f}" if result.add_seconds else "-"
-            yield f"  {result.name:<20}{add:>22}{1e3 * result.query_seconds / len(self.questions):>14.2f}"
+            query = 1e3 * result.query_seconds / len(self.questions)
+            tokens = result.context_tokens[:, 0].mean()
+            yield f"  {result.name:<{indent - 2}}{add:>22}{query:>14.2f}{tokens:>22,.0f}"
+        yield f"full history: {self.history_tokens:,.0f} tokens a question (estimated)"
         done = self.embedding
         if done:
             yield (

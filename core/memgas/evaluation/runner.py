@@ -13,8 +13,9 @@ from memgas.evaluation.choosing import best_of, oracle_of
 from memgas.evaluation.dialogues import Dataset, Dialogue
 from memgas.evaluation.methods import DEFAULT_METHODS, BestOf, Entry, Method, OracleOf, methods_named
 from memgas.evaluation.metrics import FloatArray, gold_ranks, measure
+from memgas.evaluation.pooling import pool
 from memgas.evaluation.report import Judged, MethodResult, Report
-from memgas.evaluation.views import Summaries, Views
+from memgas.evaluation.views import Summaries, Views, available_summaries
 from memgas.models.calls import estimate_tokens
 from memgas.protocols import Embedder
 from memgas.units import session_text
@@ -84,6 +85,31 @@ def evaluate(
         history_tokens=_history_tokens(dialogues),
         embedding={"n_embedded": cached.n_embedded, "n_reused": cached.n_reused, "seconds": round(cached.seconds, 3)},
     )
+
+
+def evaluate_several(
+    datasets: Sequence[Dataset],
+    methods: Sequence[str | Entry] = DEFAULT_METHODS,
+    *,
+    embedder: CachedEmbedder,
+    ks: Sequence[int] = (3, 5, 10),
+    summaries: Summaries = "extractive",
+    progress: Progress | None = None,
+) -> Report:
+    """Ask every method every question of one data set, or of several, pooled.
+
+    Of several, those without summaries of their own get extractive ones whatever is wanted. Parameters as of `evaluate`.
+    """
+    if len(datasets) == 1:
+        return evaluate(datasets[0], methods, embedder=embedder, ks=ks, summaries=summaries, progress=progress)
+    reports = [
+        evaluate(
+            dataset, methods, embedder=embedder, ks=ks, summaries=available_summaries(dataset, summaries),
+            progress=progress,
+        )
+        for dataset in datasets
+    ]  # fmt: skip
+    return pool(reports)
 
 
 def _judged(dialogues: Sequence[Dialogue]) -> Iterator[Judged]:

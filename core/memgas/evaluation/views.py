@@ -17,7 +17,7 @@ from memgas.config import MemGASConfig
 from memgas.errors import InvalidInputError
 from memgas.evaluation.bm25 import terms_of
 from memgas.evaluation.cached_embedder import CachedEmbedder
-from memgas.evaluation.dialogues import Dialogue, DialogueSession
+from memgas.evaluation.dialogues import Dataset, Dialogue, DialogueSession
 from memgas.evaluation.memories import Told, added_alike, extracted_digests, tell
 from memgas.models.calls import estimate_tokens
 from memgas.types import Digest
@@ -202,6 +202,12 @@ def given_summary(session: DialogueSession, where: str) -> str:
             f"{where}: expected a summary in the data set; it has none: evaluate with summaries='extractive'"
         )
     return session.given_summary
+
+
+def available_summaries(dataset: Dataset, wanted: Summaries) -> Summaries:
+    """Return `from-file` if it is wanted and every session that is asked about has a summary there; else `extractive`."""
+    sessions = (session for dialogue in dataset.dialogues if dialogue.judged for session in dialogue.sessions)
+    return wanted if all(session.given_summary for session in sessions) else "extractive"
 
 
 def normalised(vectors: NDArray[np.float32]) -> FloatArray:
