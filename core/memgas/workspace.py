@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from memgas import index as mirror
@@ -58,7 +58,7 @@ class Workspace:
     Notes
     -----
     Two locks a namespace: `writer` is held through a whole write, `guard` for the moments in which the mirror is read
-    or changed. A reader never waits for a model or for the disk.
+    or changed. A reader never waits for a model, and for the disk only while rows that it may know are deleted.
     """
 
     def __init__(self, store: Store, n_dims: int, *, k1: float, b: float, n_cached: int, n_threads: int) -> None:
@@ -138,9 +138,11 @@ class Workspace:
         """Store a batch, then show it; within `writing`."""
         with self._inside(index.namespace) as entry:
             entry.is_touched = True
-            self.store.put(batch)
-            with entry.guard:
-                index.apply(batch)
+            # Who reads by the mirror must not find rows gone that it still names.
+            with entry.guard if batch.obsolete else nullcontext():
+                self.store.put(batch)
+                with entry.guard:
+                    index.apply(batch)
 
     def forget(self, namespace: str) -> None:
         """Delete a namespace from the store and from memory."""
