@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from langchain_memgas._convert import ASSISTANT, mark
 from langchain_memgas._scope import Scope
-from memgas import ClosedError, Hit, InvalidInputError, MemGAS, MemGASError, SessionConflictError, SessionRecord, Turn
+from memgas import ClosedError, Hit, InvalidInputError, MemGAS, SessionConflictError, SessionRecord, Turn
 from memgas.checks import is_blank
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ def fail_open(what: str, call: Callable[[], T], default: T, *, strict: bool) -> 
         return call()
     except (InvalidInputError, ClosedError):
         raise
-    except MemGASError as error:
+    except Exception as error:
         if strict:
             raise
         _log.warning("%s failed, the run goes on without it: %s", what, type(error).__name__)

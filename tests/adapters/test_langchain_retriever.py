@@ -1,4 +1,4 @@
-"""`MemGASRetriever`, inside chains and under LangChain's own conformance suite."""
+"""`MemGASRetriever`, alone and inside chains. Runs on LangChain 0.3 as well."""
 
 import asyncio
 import json
@@ -16,7 +16,6 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnablePassthrough
-from langchain_tests.integration_tests import RetrieversIntegrationTests
 from pydantic import ValidationError
 
 from langchain_memgas import MemGASRetriever
@@ -46,32 +45,6 @@ def fill(memory: MemGAS, namespace: str, topics: list[str]) -> None:
             [Turn("user", text), Turn("assistant", "I see.")], namespace=namespace, session_id=f"s{n}",
             happened_at=DAY + timedelta(days=n), metadata={"n": n},
         )  # fmt: skip
-
-
-class TestConformance(RetrieversIntegrationTests):
-    """LangChain's suite for retrievers, with nothing overridden."""
-
-    @pytest.fixture(autouse=True)
-    def _memory(self) -> Iterator[None]:
-        with MemGAS.in_memory(embedder=HashEmbedder()) as memory:
-            fill(memory, "ana", TOPICS)
-            self.memory = memory
-            yield
-
-    @property
-    def retriever_constructor(self) -> type[MemGASRetriever]:
-        """The class under test."""
-        return MemGASRetriever
-
-    @property
-    def retriever_constructor_params(self) -> dict[str, Any]:
-        """How it is made."""
-        return {"memory": self.memory, "namespace": "ana"}
-
-    @property
-    def retriever_query_example(self) -> str:
-        """What is asked."""
-        return "What does my sister do?"
 
 
 def ids(documents: list[Document]) -> list[str | None]:

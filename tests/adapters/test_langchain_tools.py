@@ -1,4 +1,4 @@
-"""`create_memgas_tools`: under LangChain's conformance suites, and in the hands of a real agent."""
+"""`create_memgas_tools`: called, and in the hands of a real agent."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,6 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langchain_tests.integration_tests import ToolsIntegrationTests
-from langchain_tests.unit_tests import ToolsUnitTests
 
 from langchain_memgas import create_memgas_tools
 from memgas import InvalidInputError, MemGAS, NotFoundError, Turn
@@ -26,47 +24,6 @@ def core() -> Iterator[MemGAS]:
         for user, text in (("ana", "My sister Lena keeps bees."), ("ben", "My sister Lena restores pianos.")):
             memory.add([Turn("user", text), Turn("assistant", "How nice.")], namespace=user, session_id="past")
         yield memory
-
-
-class _Suite:
-    """What both suites test: the tools of one user."""
-
-    index: int
-    example: dict[str, Any]
-
-    @property
-    def tool_constructor(self) -> BaseTool:
-        """The tool under test."""
-        return create_memgas_tools(MemGAS.in_memory(embedder=HashEmbedder()), namespace="ana")[self.index]
-
-    @property
-    def tool_invoke_params_example(self) -> dict[str, Any]:
-        """What it is called with."""
-        return self.example
-
-
-class _Search(_Suite):
-    index, example = 0, {"query": "What does Lena do?"}
-
-
-class _Manage(_Suite):
-    index, example = 1, {"action": "remember", "content": "Lena keeps bees."}
-
-
-class TestSearchUnit(_Search, ToolsUnitTests):
-    """LangChain's unit suite, with nothing overridden."""
-
-
-class TestSearchIntegration(_Search, ToolsIntegrationTests):
-    """LangChain's integration suite, with nothing overridden."""
-
-
-class TestManageUnit(_Manage, ToolsUnitTests):
-    """LangChain's unit suite, with nothing overridden."""
-
-
-class TestManageIntegration(_Manage, ToolsIntegrationTests):
-    """LangChain's integration suite, with nothing overridden."""
 
 
 def tools(core: MemGAS, **options: Any) -> tuple[BaseTool, BaseTool]:  # noqa: ANN401
