@@ -68,10 +68,7 @@ def path_to(index: NamespaceIndex, scores: Scores, session_id: str, config: MemG
 
 def seeds_of(index: NamespaceIndex, scores: Scores) -> tuple[UnitScore, ...]:
     """Return the seeds, best first, with the scores they were chosen by."""
-    return tuple(
-        _unit_score(index, int(node), {int(node): float(score)})
-        for node, score in zip(scores.seeds, scores.seed_scores, strict=True)
-    )
+    return tuple(_unit_score(index, int(node), scores.seed_scores) for node in scores.seeds)
 
 
 def _unit_score(index: NamespaceIndex, node: int, scores: dict[int, float] | NDArray[np.float64]) -> UnitScore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,40 @@ FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 Reduce = Literal["max", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How cosine and BM25 become the similarities of one granularity: means and deviations, a deviation of 0 for none.
+
+    Attributes
+    ----------
+    cosine, lexical, sum
+        Mean and deviation of the cosines, of BM25, and of the weighed sum of their z-scores.
+    lexical_weight
+        Of BM25 in the sum; 0: the cosine alone, raw.
+    """
+
+    cosine: tuple[float, float]
+    lexical: tuple[float, float]
+    sum: tuple[float, float]
+    lexical_weight: float
+
+    def split(self, cosine: float, lexical: float) -> tuple[float, float]:
+        """Tell a unit's similarity apart: what its cosine brings and what its BM25 does; their sum is the similarity."""
+        if not self.lexical_weight:
+            return cosine, 0.0
+        mean, deviation = self.sum
+        if not deviation:
+            return 0.0, 0.0
+        by_meaning, by_words = _z(cosine, self.cosine), self.lexical_weight * _z(lexical, self.lexical)
+        return (by_meaning - mean) / deviation, by_words / deviation
+
+
+def _z(value: float, scale: tuple[float, float]) -> float:
+    mean, deviation = scale
+    return (value - mean) / deviation if deviation else 0.0
+
 
 # A spread below this share of the values themselves is the rounding of float32, not a difference.
 _NO_SPREAD = 1e-6
@@ -37,16 +72,21 @@ def standardise(values: NDArray[np.floating], mask: BoolArray | None) -> FloatAr
         scores = np.zeros(len(values))
         scores[mask] = standardise(values[mask], None)
         return scores
+    return _standardised(values)[0]
+
+
+def _standardised(values: NDArray[np.floating]) -> tuple[FloatArray, tuple[float, float]]:
+    """Return z-scores, and the mean and deviation they were made with; a deviation of 0 where there is no spread."""
     if not len(values):
-        return np.zeros(0)
+        return np.zeros(0), (0.0, 0.0)
     wide = values.astype(np.float64)
-    mean = wide.mean()
+    mean = float(wide.mean())
     wide -= mean
-    deviation = np.sqrt(wide @ wide / len(wide))
+    deviation = float(np.sqrt(wide @ wide / len(wide)))
     if deviation <= _NO_SPREAD * (abs(mean) + deviation):
-        return np.zeros(len(values))
+        return np.zeros(len(values)), (mean, 0.0)
     wide /= deviation
-    return wide
+    return wide, (mean, deviation)
 
 
 def unit_similarities(
@@ -56,7 +96,7 @@ def unit_similarities(
     alive: BoolArray,
     *,
     lexical_weight: float,
-) -> FloatArray:
+) -> tuple[FloatArray, tuple[Scale, ...]]:
     """Bring meaning and words on one scale: per granularity, z(z(cosine) + lexical_weight · z(BM25)).
 
     Parameters
@@ -72,19 +112,25 @@ def unit_similarities(
 
     Returns
     -------
-    (n_units,) float64
+    similarities : (n_units,) float64
         0 for units that are not alive.
+    scales
+        For each granularity, what they were made with.
     """
     if lexical_weight == 0:
-        return np.where(alive, cosines, 0.0).astype(np.float64)
+        raw = Scale((0.0, 1.0), (0.0, 0.0), (0.0, 1.0), 0.0)
+        return np.where(alive, cosines, 0.0).astype(np.float64), (raw,) * len(GRANULARITIES)
     similarities = np.zeros(len(cosines))
+    scales = []
     for axis in range(len(GRANULARITIES)):
         units = np.flatnonzero((granularity == axis) & alive)
-        by_meaning = standardise(cosines[units], None)
-        by_words = standardise(lexical[units], None)
+        by_meaning, of_meaning = _standardised(cosines[units])
+        by_words, of_words = _standardised(lexical[units])
         # Where the two cancel out, what is left is rounding, not a difference.
-        similarities[units] = standardise(np.round(by_meaning + lexical_weight * by_words, 9), None)
-    return similarities
+        both = np.round(by_meaning + lexical_weight * by_words, 9)
+        similarities[units], of_both = _standardised(both)
+        scales.append(Scale(of_meaning, of_words, of_both, lexical_weight))
+    return similarities, tuple(scales)
 
 
 def add_associations(

@@ -22,7 +22,7 @@ from memgas.prompts import filter_prompt
 from memgas.protocols import LLM, Embedder
 from memgas.request import Request
 from memgas.retrieval import Retrieval
-from memgas.scoring import Scores, allowed_nodes, score_nodes
+from memgas.scoring import Scores, allowed_nodes, read_nodes, score_nodes
 from memgas.types import FilterVerdict, Trace
 from memgas.workspace import Workspace
 
@@ -120,7 +120,8 @@ class Recalling:
         allowed = allowed_nodes(index, admitted, request)
         if not allowed.any():
             return [], trace
-        scores = score_nodes(index, allowed, vector, terms, request, self._config)
+        readings = read_nodes(index, vector, terms, request)
+        scores = score_nodes(readings, allowed, self._config, top_k=request.top_k)
         absolute = _absolute(index, scores, terms, fingerprint)
         drafts, ceiling = [], 1.0
         for slot in map(int, scores.order):

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
-from memgas.dates import find_spans, nearness
+from memgas.dates import Span, find_spans, nearness
+from memgas.graph import AssociationGraph
 from memgas.index import NamespaceIndex, SessionState
 from memgas.pagerank import push_pagerank
 from memgas.ranking import (
+    Scale,
     add_associations,
     blend_sessions,
     choose_seeds,
@@ -31,18 +33,81 @@ _NAMES = tuple(g.value for g in GRANULARITIES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """What the numeric steps said, `(n_nodes,)` but for `parts`, by session slot, and `order`, the slots found."""
+class Readings:
+    """What a query finds in a mirror, before any setting of ranking is read.
+
+    Attributes
+    ----------
+    cosines, lexical : (n_nodes,) float32
+        To the query, and BM25.
+    granularity, session, alive : (n_nodes,)
+    graph
+        Of associations.
+    n_slots
+        Length of every axis of sessions.
+    slots, days : (n_sessions,)
+        Of the visible sessions, and the day each happened.
+    spans
+        Days that the query names.
+    """
 
     cosines: NDArray[np.float32]
+    lexical: NDArray[np.float32]
+    granularity: NDArray[np.int8]
+    session: NDArray[np.int32]
+    alive: NDArray[np.bool_]
+    graph: AssociationGraph
+    n_slots: int
+    slots: NDArray[np.intp]
+    days: NDArray[np.int64]
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """What the numeric steps said.
+
+    Attributes
+    ----------
+    cosines, lexical : (n_nodes,) float32
+    similarities, ranks : (n_nodes,) float64
+        On one scale, and PageRank.
+    lifted : (n_nodes,) float64
+        Similarities with what associations add; the ranks themselves where PageRank ranks alone.
+    allowed : (n_nodes,) bool
+    parts
+        Name to `(n_slots,)`.
+    totals, plain : (n_slots,) float64
+        The sum of the parts, and the score without associations.
+    admissible : (n_slots,) bool
+        Has a node that is allowed.
+    order : (n,) intp
+        The slots found, best first.
+    seeds : (n_seeds,) intp
+    seed_scores : (n_nodes,) float64
+        What seeds are chosen by.
+    weights : (n_granularities,) float64
+        Of the router, priors included.
+    scales
+        Of each granularity's similarities.
+    """
+
+    cosines: NDArray[np.float32]
+    lexical: NDArray[np.float32]
     similarities: NDArray[np.float64]
+    lifted: NDArray[np.float64]
     allowed: NDArray[np.bool_]
     ranks: NDArray[np.float64]
     parts: dict[str, NDArray[np.float64]]
+    totals: NDArray[np.float64]
+    plain: NDArray[np.float64]
+    admissible: NDArray[np.bool_]
     order: NDArray[np.intp]
     seeds: NDArray[np.intp]
-    routes: tuple[Route, ...]
     seed_scores: NDArray[np.float64]
+    routes: tuple[Route, ...]
+    weights: NDArray[np.float64]
+    scales: tuple[Scale, ...]
 
 
 def allowed_nodes(index: NamespaceIndex, admitted: Sequence[SessionState], request: Request) -> NDArray[np.bool_]:
@@ -59,54 +124,90 @@ def allowed_nodes(index: NamespaceIndex, admitted: Sequence[SessionState], reque
     return allowed
 
 
-def score_nodes(
-    index: NamespaceIndex, allowed: NDArray[np.bool_], vector: NDArray[np.float32], terms: list[str],
-    request: Request, config: MemGASConfig,
-) -> Scores:  # fmt: skip
-    """Score every unit and session for a query, and choose the best sessions.
+def read_nodes(index: NamespaceIndex, vector: NDArray[np.float32], terms: list[str], request: Request) -> Readings:
+    """Compare a query with every unit.
 
     Parameters
     ----------
     index
         The mirror, held by the caller.
-    allowed : (n_nodes,) bool
-        Which nodes may be seeds and results; statistics and graph stay whole.
     vector : (n_dims,) float32
         Of the query, normalised.
     terms
         Of the query, from `tokenize`.
+    request
+        Its words may name dates, and were asked on one.
     """
-    cosines, granularity, alive = index.cosines(vector), index.granularity, index.alive
     lexical = np.zeros(index.n_nodes, np.float32)
     bm25 = index.lexical.scores(terms)
     lexical[: len(bm25)] = bm25
-    similarities = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=config.lexical_weight)
-    routes, weights = _route(similarities, granularity, alive, config)
-    dated = config.date_weight * _nearness(index, request, config)
-    seed_scores = weights[granularity] * (similarities + dated[index.session])
-    seeds, personalization = choose_seeds(seed_scores, allowed, n_seeds=config.n_seeds)
-    reached, mass = push_pagerank(
-        index.graph, seeds, personalization, damping=config.damping, tolerance=_PUSH_TOLERANCE,
-        weighted=config.weighted_edges,
+    states = index.visible_sessions()
+    days = np.array([state.record.happened_at.toordinal() for state in states], np.int64)
+    spans: Sequence[Span] = ()
+    if len(days):
+        asked_on = request.asked_at.toordinal()
+        spans = find_spans(request.query, first=int(days.min()), last=int(days.max()), asked_on=asked_on)
+    return Readings(
+        index.cosines(vector), lexical, index.granularity, index.session, index.alive, index.graph, index.n_slots,
+        np.array([state.slot for state in states], np.intp), days, spans,
     )  # fmt: skip
-    ranks, flow = np.zeros(index.n_nodes), np.zeros(index.n_nodes)
-    ranks[reached] = flow[reached] = mass
-    flow[seeds] = np.maximum(flow[seeds] - (1 - config.damping) * personalization, 0)
+
+
+def score_nodes(readings: Readings, allowed: NDArray[np.bool_], config: MemGASConfig, *, top_k: int) -> Scores:
+    """Score every unit and session for a query, and choose the best sessions.
+
+    Parameters
+    ----------
+    readings
+        Of the query.
+    allowed : (n_nodes,) bool
+        Which nodes may be seeds and results; statistics and graph stay whole.
+    config
+        Every setting of ranking.
+    top_k
+        Most sessions to choose.
+    """
+    granularity, session, alive = readings.granularity, readings.session, readings.alive
+    similarities, scales = unit_similarities(
+        readings.cosines, readings.lexical, granularity, alive, lexical_weight=config.lexical_weight
+    )
+    routes, weights = _route(similarities, granularity, alive, config)
+    dated = config.date_weight * _nearness(readings, config)
+    seed_scores = weights[granularity] * (similarities + dated[session])
+    seeds, personalization = choose_seeds(seed_scores, allowed, n_seeds=config.n_seeds)
+    ranks, flow = _walk(readings.graph, seeds, personalization, config)
     gather = partial(
-        session_scores, session=index.session, granularity=granularity, allowed=allowed, n_sessions=index.n_slots,
+        session_scores, session=session, granularity=granularity, allowed=allowed, n_sessions=readings.n_slots,
         reduce=config.session_score,
     )  # fmt: skip
     plain = gather(similarities) @ weights + dated
     if config.ranking == "pagerank":
-        parts = dict(zip(_NAMES, gather(ranks).T, strict=True))
+        lifted, parts = ranks, dict(zip(_NAMES, gather(ranks).T, strict=True))
     else:
         lifted = add_associations(similarities, flow, granularity, alive, association_weight=config.association_weight)
         parts = _blended(gather, similarities, lifted, weights, dated)
-    admissible = np.zeros(index.n_slots, bool)
-    admissible[index.session[allowed]] = True
+    admissible = np.zeros(readings.n_slots, bool)
+    admissible[session[allowed]] = True
     totals: NDArray[np.float64] = np.sum(list(parts.values()), axis=0)
-    order = top_sessions(totals, plain, admissible, top_k=request.top_k)
-    return Scores(cosines, similarities, allowed, ranks, parts, order, seeds, routes, seed_scores[seeds])
+    order = top_sessions(totals, plain, admissible, top_k=top_k)
+    return Scores(
+        readings.cosines, readings.lexical, similarities, lifted, allowed, ranks, parts, totals, plain, admissible,
+        order, seeds, seed_scores, routes, weights, scales,
+    )  # fmt: skip
+
+
+def _walk(
+    graph: AssociationGraph, seeds: NDArray[np.intp], personalization: NDArray[np.float64], config: MemGASConfig
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Walk from the seeds: PageRank, and the share of it that came over an edge, both `(n_nodes,)`."""
+    reached, mass = push_pagerank(
+        graph, seeds, personalization, damping=config.damping, tolerance=_PUSH_TOLERANCE,
+        weighted=config.weighted_edges,
+    )  # fmt: skip
+    ranks, flow = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
+    ranks[reached] = flow[reached] = mass
+    flow[seeds] = np.maximum(flow[seeds] - (1 - config.damping) * personalization, 0)
+    return ranks, flow
 
 
 def _route(
@@ -126,18 +227,12 @@ def _route(
     return routes, weights
 
 
-def _nearness(index: NamespaceIndex, request: Request, config: MemGASConfig) -> NDArray[np.float64]:
+def _nearness(readings: Readings, config: MemGASConfig) -> NDArray[np.float64]:
     """Return how near each session is to the dates that the query names, standardised, by slot."""
-    scores = np.zeros(index.n_slots)
-    states = index.visible_sessions()
-    days = np.array([state.record.happened_at.toordinal() for state in states], np.int64)
-    if config.date_weight == 0 or not len(days):
-        return scores
-    asked_on = request.asked_at.toordinal()
-    spans = find_spans(request.query, first=int(days.min()), last=int(days.max()), asked_on=asked_on)
-    if spans:
-        near = nearness(days, spans, decay_days=config.date_decay_days)
-        scores[[state.slot for state in states]] = standardise(near, None)
+    scores = np.zeros(readings.n_slots)
+    if config.date_weight and readings.spans:
+        near = nearness(readings.days, readings.spans, decay_days=config.date_decay_days)
+        scores[readings.slots] = standardise(near, None)
     return scores
 
 

@@ -46,8 +46,8 @@ def test_unit_similarities_by_hand() -> None:
     granularity = np.array([0, 0, 1, 1, 1], np.int8)
     alive = np.array([True, True, True, True, False])
 
-    equal = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=1.0)
-    lexical_first = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=2.0)
+    equal = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=1.0)[0]
+    lexical_first = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=2.0)[0]
 
     # Turn 0 and 1: z of cosine is -1, 1 and of BM25 1, -1: they cancel. At granularity 1 no term matched.
     np.testing.assert_allclose(equal, [0, 0, 1, -1, 0], atol=1e-12)
@@ -59,7 +59,7 @@ def test_paper_is_the_cosine_alone() -> None:
     cosines, lexical = np.array([0.1, 0.7], np.float32), np.array([9.0, 0.0], np.float32)
 
     weight = MemGASConfig.paper().lexical_weight
-    found = unit_similarities(cosines, lexical, np.zeros(2, np.int8), np.array([True, True]), lexical_weight=weight)
+    found = unit_similarities(cosines, lexical, np.zeros(2, np.int8), np.array([True, True]), lexical_weight=weight)[0]
 
     np.testing.assert_allclose(found, cosines)
 
@@ -71,7 +71,7 @@ def test_unit_similarities_have_one_scale(rows: list[tuple[float, float, int, bo
     cosines, lexical, axes, states = ([row[i] for row in rows] for i in range(4))
     granularity, alive = np.array(axes, np.int8), np.array(states, np.bool_)
 
-    found = unit_similarities(np.array(cosines), np.array(lexical), granularity, alive, lexical_weight=1.0)
+    found = unit_similarities(np.array(cosines), np.array(lexical), granularity, alive, lexical_weight=1.0)[0]
 
     assert (found[~alive] == 0).all()
     for axis in range(4):
