@@ -90,6 +90,33 @@ def new_turns_of_session(stored: Sequence[TurnKey], turns: Sequence[Turn], *, se
     return turns[len(stored) :]
 
 
+def positions(sittings: Sequence[tuple[int, Sequence[TurnKey]]]) -> tuple[dict[int, TurnKey], int]:
+    """Return what stands where in a conversation, and the first position never used.
+
+    Parameters
+    ----------
+    sittings
+        First position and keys of each session, oldest first.
+
+    Returns
+    -------
+    stored
+        Position to key. A session that grew by its own id beyond where the next one begins has turns that are no
+        positions of the conversation: they get negative ones, and are known by their message ids alone.
+    end
+        Where the newest session ends.
+    """
+    stored: dict[int, TurnKey] = {}
+    limit: int | None = None
+    end = 0
+    for first, keys in reversed(sittings):
+        end = end if limit is not None else first + len(keys)
+        for position, key in enumerate(keys, first):
+            stored[position if limit is None or position < limit else -1 - len(stored)] = key
+        limit = first
+    return stored, end
+
+
 def new_turns_to_append(
     stored: Mapping[int, TurnKey], next_position: int, turns: Sequence[Turn], *, at: int | None, where: str
 ) -> list[Turn]:

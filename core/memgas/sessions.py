@@ -207,6 +207,8 @@ class Sessions:
             state = index.sessions.get(session_id)
             stored = dict(enumerate(state.keys)) if state else {}
             where = f"session {session_id!r}"
+            if at is not None and at > len(stored):
+                raise InvalidInputError(f"{where} holds {len(stored)} turns: at is at most that; got {at}")
             fresh = growth.new_turns_to_append(stored, len(stored), turns, at=at, where=where)
             now = self._clock()
             due = self._idle(index, now, besides=session_id)
@@ -225,22 +227,25 @@ class Sessions:
         """Append to a conversation: to its open session, or to the next one."""
         with self._open().writing(namespace) as index:
             states = index.conversation(conversation_id)
-            stored = {state.record.first_turn + i: key for state in states for i, key in enumerate(state.keys)}
-            end = max((state.record.first_turn + state.n_turns for state in states), default=0)
+            stored, end = growth.positions([(state.record.first_turn, state.keys) for state in states])
             where = f"conversation {conversation_id!r}"
             fresh = growth.new_turns_to_append(stored, end, turns, at=at, where=where)
             now = self._clock()
             due = self._idle(index, now, besides=states[-1].record.session_id if states else "")
             session_id = states[-1].record.session_id if states else conversation_id
-            sittings = list(self._sittings(states[-1] if states else None, fresh, now))
+            first_turn = max(end, at or 0)  # what a deletion or a replacement took keeps its places
+            may_grow = bool(states) and first_turn == end
+            sittings = list(self._sittings(states[-1] if may_grow else None, fresh, now))
             # All are embedded before one is written: an embedder that fails half way leaves nothing behind.
             table = self._remembering.embedded([group for is_next, group in sittings if is_next])
             for is_next, group in sittings:
                 if is_next:
-                    session_id, closing = self._begin_next(index, conversation_id, group, now, table)
+                    begun = self._begin_next(index, conversation_id, group, now, table, first_turn=first_turn)
+                    session_id, closing = begun
                     due += closing
                 else:
                     self._extend(index, states[-1], group, now)
+                first_turn += len(group)
             self._close(index, due)
             state = index.sessions.get(session_id)
             is_pending = state is not None and state.record.is_pending
@@ -248,13 +253,19 @@ class Sessions:
         return Added(session_id, len(fresh), is_pending)
 
     def _begin_next(
-        self, index: NamespaceIndex, conversation_id: str, turns: Sequence[Turn], now: datetime, table: VectorTable
+        self,
+        index: NamespaceIndex,
+        conversation_id: str,
+        turns: Sequence[Turn],
+        now: datetime,
+        table: VectorTable,
+        *,
+        first_turn: int,
     ) -> tuple[str, list[SessionRecord]]:
         """Write turns into a conversation's next session; return its id and what that closes."""
         states = index.conversation(conversation_id)
         closing = [state.record for state in states if state.record.is_open]
         session_id = growth.next_session_id(conversation_id, len(states), index.sessions)
-        first_turn = max((state.record.first_turn + state.n_turns for state in states), default=0)
         draft = Draft(session_id, tuple(turns), turns[0].happened_at or now, now, None, conversation_id, first_turn)
         self._remembering.open(index, draft, now, table, closing=[_closed(record) for record in closing])
         return session_id, closing

@@ -20,6 +20,7 @@ from memgas.growth import (
     new_turns_of_session,
     new_turns_to_append,
     next_session_id,
+    positions,
     turn_key,
 )
 from memgas.types import Turn
@@ -115,6 +116,17 @@ def test_any_overlap_gives_the_rest(turns: list[Turn], n_stored: int, start: int
     n_stored = min(n_stored, len(turns))
     start = min(start, n_stored)
     assert _append(turns[:n_stored], turns[start:], at=start) == turns[n_stored:]
+
+
+def test_positions_of_a_conversation() -> None:
+    """Sessions stand one after the other; what one has beyond the beginning of the next is known by its id alone."""
+    a, b, c = map(turn_key, (A, B, C))
+    assert positions([]) == ({}, 0)
+    assert positions([(0, [a, b]), (2, [c])]) == ({0: a, 1: b, 2: c}, 3)
+    assert positions([(0, [a]), (5, [b])]) == ({0: a, 5: b}, 6)
+    stored, end = positions([(0, [a, b, c]), (1, [b])])
+    assert (stored[0], stored[1], end) == (a, b, 2)
+    assert {key for position, key in stored.items() if position < 0} == {b, c}
 
 
 @pytest.mark.parametrize(

@@ -409,3 +409,35 @@ def test_every_position_has_one_key() -> None:
         with memory._workspace.reading("n") as index:
             nodes = index.sessions["s"].nodes
             assert [sorted(nodes[g]) for g in GRANULARITIES] == [[0], [0, 1, 2], [0], [0]]
+
+
+def test_positions_survive_what_else_is_done() -> None:
+    """Turns are given by position, and retried, whatever became of earlier sittings: grown by id, replaced, deleted."""
+    later = NOON + timedelta(hours=5)
+
+    def say(position: int, moment: datetime) -> int:
+        turn = Turn("u", f"word {position}", moment)
+        return memory.append(turn, namespace="n", conversation_id="thread", at=position).n_new_turns
+
+    with _memory() as memory:
+        assert [say(i, NOON) for i in range(3)] == [1, 1, 1]
+        assert say(3, later) == 1
+        memory.append([Turn("u", "by id", id="x"), Turn("u", "again")], namespace="n", session_id="thread")
+        assert [say(4, later), say(4, later), say(0, NOON)] == [1, 0, 0]
+        known = Turn("u", "by id", id="x")
+        assert memory.append(known, namespace="n", conversation_id="thread").n_new_turns == 0
+        memory.replace_session([Turn("u", "short")], namespace="n", session_id="thread#2")
+        assert [say(5, later), say(5, later), say(4, later)] == [1, 0, 0]
+        memory.delete_session("thread#3", namespace="n")
+        assert [say(6, later), say(6, later)] == [1, 0]
+        firsts = [s.first_turn for s in memory.list_sessions(namespace="n", conversation_id="thread")]
+        assert firsts == [0, 3, 6]
+
+
+def test_a_session_has_no_gaps() -> None:
+    """A position beyond the end of a session is refused: a retry could not be told from something new."""
+    with _memory() as memory:
+        memory.append(TALK[:2], namespace="n", session_id="s")
+        with pytest.raises(InvalidInputError, match="holds 2 turns"):
+            memory.append(TALK[3], namespace="n", session_id="s", at=3)
+        assert memory.append(TALK[2], namespace="n", session_id="s", at=2).n_new_turns == 1
