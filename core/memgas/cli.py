@@ -293,7 +293,7 @@ def forget(
         sys.exit(1)
 
 
-for _command in (cli_evaluation.evaluate, cli_evaluation.sweep):
+for _command in (cli_evaluation.evaluate, cli_evaluation.sweep, cli_evaluation.answer):
     main.add_command(_command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -57,7 +58,7 @@ class CachedEmbedder:
         What the embedder took for them.
     """
 
-    is_thread_safe = False
+    is_thread_safe = True
 
     def __init__(self, embedder: Embedder, *, folder: Path | None = None, progress: Progress | None = None) -> None:
         self.embedder = embedder
@@ -68,6 +69,7 @@ class CachedEmbedder:
         self._folder = folder
         self._disk: sqlite3.Connection | None = None
         self._vectors: dict[tuple[Side, str], NDArray[np.float32]] = {}
+        self._turn = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -86,7 +88,8 @@ class CachedEmbedder:
 
     def count_tokens(self, text: str) -> int:
         """Estimate how many of `max_tokens` the text takes."""
-        return self.embedder.count_tokens(text)
+        with self._turn:
+            return self.embedder.count_tokens(text)
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed texts to keep: `(n_texts, n_dims)`; only those never seen before reach the embedder."""
@@ -105,7 +108,8 @@ class CachedEmbedder:
 
     def knows(self, text: str) -> bool:
         """Tell whether a text to keep would be spared the embedder."""
-        return ("document", text) in self._vectors or (self._folder is not None and self._recall("document", text))
+        with self._turn:
+            return ("document", text) in self._vectors or (self._folder is not None and self._recall("document", text))
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -115,6 +119,10 @@ class CachedEmbedder:
 
     def _fetch(self, side: Side, texts: Collection[str]) -> None:
         """See to it that the vectors of these texts are in memory."""
+        with self._turn:
+            self._fetch_in_turn(side, texts)
+
+    def _fetch_in_turn(self, side: Side, texts: Collection[str]) -> None:
         new = [text for text in texts if (side, text) not in self._vectors]
         self.n_reused += len(texts) - len(new)
         missing = [text for text in new if not self._recall(side, text)] if self._folder else new
@@ -144,7 +152,9 @@ class CachedEmbedder:
             name = re.sub(r"[^\w.-]+", "_", self.name)
             folder.mkdir(parents=True, exist_ok=True)
             self._disk = sqlite3.connect(
-                folder / f"{name}-{hash_parts(probe.tobytes().hex())[:12]}.sqlite", check_same_thread=False, timeout=60.0
+                folder / f"{name}-{hash_parts(probe.tobytes().hex())[:12]}.sqlite",
+                check_same_thread=False,
+                timeout=60.0,
             )
             self._disk.execute("CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         return self._disk

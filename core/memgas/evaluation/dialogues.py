@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -85,8 +85,24 @@ class Dataset:
         return sum(len(dialogue.questions) for dialogue in self.dialogues) - self.n_questions
 
 
-def sample_questions(dataset: Dataset, n_questions: int, *, seed: int) -> Dataset:
-    """Draw questions with evidence, each type in proportion; dialogues nobody asks about any more are dropped.
+def with_evidence(dialogue: Dialogue) -> tuple[Question, ...]:
+    """Return the questions by which retrieval is judged."""
+    return dialogue.judged
+
+
+def every_question(dialogue: Dialogue) -> tuple[Question, ...]:
+    """Return the questions, also those without evidence."""
+    return dialogue.questions
+
+
+def sample_questions(
+    dataset: Dataset,
+    n_questions: int,
+    *,
+    seed: int,
+    of: Callable[[Dialogue], tuple[Question, ...]] = with_evidence,
+) -> Dataset:
+    """Draw questions, each type in proportion; dialogues nobody asks about any more are dropped.
 
     Parameters
     ----------
@@ -96,6 +112,8 @@ def sample_questions(dataset: Dataset, n_questions: int, *, seed: int) -> Datase
         How many; all of them if there are not more.
     seed
         The same seed draws the same questions.
+    of
+        Which questions to draw from.
 
     Raises
     ------
@@ -106,7 +124,7 @@ def sample_questions(dataset: Dataset, n_questions: int, *, seed: int) -> Datase
         raise InvalidInputError(f"a sample needs at least 1 question; got {n_questions}")
     by_type: dict[str, list[tuple[int, int]]] = {}
     for at, dialogue in enumerate(dataset.dialogues):
-        for number, question in enumerate(dialogue.judged):
+        for number, question in enumerate(of(dialogue)):
             by_type.setdefault(question.type, []).append((at, number))
     shares = _shares([len(by_type[name]) for name in sorted(by_type)], n_questions)
     rng = np.random.default_rng(seed)
@@ -115,7 +133,7 @@ def sample_questions(dataset: Dataset, n_questions: int, *, seed: int) -> Datase
         drawn.update(by_type[name][i] for i in rng.permutation(len(by_type[name]))[:share])
     dialogues = []
     for at, dialogue in enumerate(dataset.dialogues):
-        kept = tuple(question for number, question in enumerate(dialogue.judged) if (at, number) in drawn)
+        kept = tuple(question for number, question in enumerate(of(dialogue)) if (at, number) in drawn)
         if kept:
             dialogues.append(replace(dialogue, questions=kept))
     return replace(dataset, dialogues=tuple(dialogues))

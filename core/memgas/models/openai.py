@@ -239,8 +239,18 @@ class OpenAIChat:
         LLMError
             The server cannot be reached, refuses, or answers with no text.
         """
+        return self.complete_counted(prompt)[0]
 
-        def ask(client: OpenAI) -> str:
+    def complete_counted(self, prompt: str) -> tuple[str, int, int]:
+        """Answer one prompt: the text, and the tokens of prompt and answer as the server counts them, or estimated.
+
+        Raises
+        ------
+        LLMError
+            As for `complete`.
+        """
+
+        def ask(client: OpenAI) -> tuple[str, int, int]:
             answer = client.chat.completions.create(
                 model=self.name,
                 messages=[{"role": "user", "content": clean_text(prompt)}],
@@ -252,7 +262,13 @@ class OpenAIChat:
             content: object = choices[0].message.content
             if not isinstance(content, str):
                 raise LLMError(f"{self.name} answered without text; it stopped because of {choices[0].finish_reason!r}")
-            return content
+            used = getattr(answer, "usage", None)  # not every server says
+            counts = (getattr(used, name, None) for name in ("prompt_tokens", "completion_tokens"))
+            n_prompt, n_reply = (
+                count if isinstance(count, int) else estimate_tokens(text)
+                for count, text in zip(counts, (prompt, content), strict=True)
+            )
+            return content, n_prompt, n_reply
 
         return self._connection.call(ask, f"asking {self.name}", LLMError)
 
