@@ -138,6 +138,37 @@ def test_the_same_words_are_never_there_twice_after_sessions_were_digested(core:
     assert history.count("The heron stood by the pond") == 1
 
 
+def test_a_session_shown_in_part_is_recalled_without_its_summary(core: MemGAS) -> None:
+    """Of a closed session whose last turns are shown, older turns are recalled, but not a summary that repeats the last."""
+    its = memory(core, n_recent_turns=2)
+    its.save_context({"input": "The heron stood by the pond"}, {"output": "A patient bird."})
+    its.save_context({"input": "The heron flew over the reeds"}, {"output": "A graceful bird."})
+    core.close_session("chat", namespace="ana")
+    core.digest_pending(namespace="ana")
+    history = its.load_memory_variables({"input": "What did the heron do over the reeds, by the pond?"})["history"]
+    assert history.count("flew over the reeds") == 1
+    assert "stood by the pond" in history.partition("</recalled-memories>")[0]
+
+
+def test_what_is_shown_takes_no_place_among_the_recalled(core: MemGAS) -> None:
+    """With room for one session, the best one that is not shown anyway is recalled."""
+    remember(core, "ana", "A heron is my favourite bird of all.")
+    its = memory(core, top_k=1)
+    its.save_context({"input": "The heron stood by the pond"}, {"output": "A patient bird."})
+    core.close_session("chat", namespace="ana")
+    core.digest_pending(namespace="ana")
+    history = its.load_memory_variables({"input": "Where did the heron stand, by the pond?"})["history"]
+    assert "favourite bird" in history.partition("</recalled-memories>")[0]
+
+
+def test_recent_turns_begin_with_an_exchange(core: MemGAS) -> None:
+    """However few recent turns are wanted, an answer is never shown without what it answers."""
+    its = memory(core, n_recent_turns=1)
+    for n in range(3):
+        its.save_context({"input": f"question {n}"}, {"output": f"answer {n}"})
+    assert its.load_memory_variables({})["history"] == "Human: question 2\nAI: answer 2"
+
+
 def test_older_turns_of_this_conversation_are_recalled(core: MemGAS) -> None:
     """What fell out of the recent turns is still found."""
     its = memory(core, n_recent_turns=2)
@@ -453,6 +484,15 @@ def test_two_users_through_one_object(core: MemGAS) -> None:
     assert "pianos" in llm.seen[3]
     assert "bees" not in llm.seen[3]
     assert said(core, "u1", "t") == ["user: My sister Lena keeps bees", "assistant: Bees!"]
+
+
+def test_names_among_the_inputs_are_no_words(core: MemGAS) -> None:
+    """The inputs that name user and conversation are never taken for what the user said, nor is `stop`."""
+    its = memory(core, namespace=None, conversation_id=None, namespace_key="user", conversation_key="thread")
+    inputs = {"user": "ana", "thread": "chat", "stop": ["\n"], "topic": "herons"}
+    its.save_context(inputs, {"text": "They stand."})
+    assert said(core, "ana", "chat") == ["user: herons", "assistant: They stand."]
+    assert its.load_memory_variables(inputs)["history"] == "Human: herons\nAI: They stand."
 
 
 @pytest.mark.parametrize("user", ["", "  ", None])

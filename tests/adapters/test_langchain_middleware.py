@@ -20,7 +20,7 @@ from langgraph.types import Command
 from pydantic import Field
 
 from langchain_memgas import LangChainLLM, MemGASMiddleware
-from memgas import EmbedderError, InvalidInputError, MemGAS, Turn
+from memgas import EmbedderError, InvalidInputError, MemGAS, Retrieval, Turn
 from memgas.testing import HashEmbedder
 
 if TYPE_CHECKING:
@@ -119,11 +119,20 @@ async def test_async_and_streams(core: MemGAS) -> None:
     assert all("bees" in llm.system(n) for n in range(4))
 
 
-def test_tool_loop(core: MemGAS) -> None:
+def test_tool_loop(core: MemGAS, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through a tool loop every model call is told the same, recalled once; tool calls and results are not stored."""
+    queries: list[str] = []
+    retrieve = core.retrieve
+
+    def counted(query: str, **options: Any) -> Retrieval:  # noqa: ANN401
+        queries.append(query)
+        return retrieve(query, **options)
+
+    monkeypatch.setattr(core, "retrieve", counted)
     llm = model(CALL, "BEE, said loudly")
     agent(core, llm, tools=[shout]).invoke(ask("Shout bee for Lena"), configured())
     assert len(llm.seen) == 2
+    assert queries == ["Shout bee for Lena"]
     assert llm.system(0) == llm.system(1) != ""
     assert said(core, "ana") == ["user: Shout bee for Lena", "assistant: BEE, said loudly"]
 
