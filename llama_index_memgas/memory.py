@@ -158,7 +158,8 @@ class MemGASMemory(Memory):
 
     def save(self) -> int:
         """Do what `asave` does."""
-        return asyncio_run(self.asave())
+        n_stored: int = asyncio_run(self.asave())
+        return n_stored
 
     def forget(self) -> None:
         """Do what `aforget` does."""
