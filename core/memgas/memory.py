@@ -290,15 +290,21 @@ class MemGAS:
         self._workspace.forget(check_name(namespace, "namespace"))
 
     def erase(self, namespace: str | None = None) -> None:
-        """Remove the bytes of what was deleted from the disk. Takes seconds.
+        """Remove the bytes of what was deleted from the disk; what was not deleted stays. Takes seconds.
 
         Parameters
         ----------
         namespace
-            Delete this one first. None: only what was deleted before.
+            Of what was deleted there. None: of everything. (The files are shared, so that all of them are written anew
+            either way.)
+
+        Raises
+        ------
+        StoreError
+            The memory is on a Chroma server, whose files are not ours: the message says how to erase there.
         """
         if namespace is not None:
-            self.delete_namespace(namespace)
+            check_name(namespace, "namespace")
         self._workspace.store.erase()
 
     # reading
