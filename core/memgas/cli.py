@@ -19,6 +19,7 @@ import click
 
 from memgas import cli_evaluation, rendering
 from memgas.errors import InvalidInputError, MemGASError, NotFoundError, SessionConflictError
+from memgas.explaining import plain
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -97,7 +98,7 @@ def opened(path: str, embedder: str, *, create: bool = False) -> Iterator[MemGAS
 def show(data: object, lines: Iterator[str], *, as_json: bool) -> None:
     """Print a result: one JSON value, or lines for people."""
     if as_json:
-        click.echo(json.dumps(rendering.plain(data), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(plain(data), ensure_ascii=False, indent=2))
     else:
         for line in lines:
             click.echo(line)
@@ -209,7 +210,8 @@ def explain(*, query: str, namespace: str, top_k: int, path: str, embedder: str,
     """Show what was decided for QUERY: router weights, seeds, paths, filter."""
     with opened(path, embedder) as memory:
         found = memory.retrieve(query, namespace=namespace, top_k=top_k)
-    show({"query": query, "namespace": namespace, "trace": found.trace}, iter([found.explain()]), as_json=as_json)
+    explanation = found.explain()
+    show(explanation.as_dict(), explanation.lines(), as_json=as_json)
 
 
 @main.command("export")
@@ -245,7 +247,7 @@ def import_(*, file: TextIO, namespace: str, path: str, embedder: str, as_json: 
 def stats(*, namespace: str | None, path: str, embedder: str, as_json: bool) -> None:
     """Count what is remembered."""
     with opened(path, embedder) as memory:
-        counted = rendering.plain(memory.stats(namespace))
+        counted = plain(memory.stats(namespace))
         names = memory.namespaces() if namespace is None else [namespace]
     data = {"namespaces": names, **cast("dict[str, JSON]", counted)}
     show(data, rendering.mapping_lines(data), as_json=as_json)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memgas.calibration import absolute_scores
 from memgas.config import MemGASConfig
 from memgas.fingerprint import Fingerprint
 from memgas.index import NamespaceIndex, SessionState
-from memgas.pagerank import strongest_path
-from memgas.scoring import Scores
+from memgas.pagerank import strongest_paths
+from memgas.scoring import PUSH_TOLERANCE, Readings, Scores
 from memgas.types import GRANULARITIES, Evidence, Granularity, Hit, MemoryUnit, Path, UnitScore
 from memgas.units import turns_of
 
@@ -54,28 +55,56 @@ def draft_hit(index: NamespaceIndex, state: SessionState, scores: Scores, score:
     return HitDraft(hit, best, wanted)
 
 
-def path_to(index: NamespaceIndex, scores: Scores, session_id: str, config: MemGASConfig) -> Path:
-    """Return how PageRank reached a session's best unit; its best unit alone where it did not."""
-    nodes = np.array([node for node in index.sessions[session_id].all_nodes() if scores.allowed[node]], np.intp)
-    reached = scores.ranks[nodes]
-    target = int(nodes[np.argmax(reached if reached.any() else scores.similarities[nodes])])
-    steps, edges = strongest_path(
-        index.graph, scores.ranks, scores.seeds, target, damping=config.damping,
+def absolute_score(
+    index: NamespaceIndex, state: SessionState, readings: Readings, allowed: NDArray[np.bool_], terms: list[str],
+    fingerprint: Fingerprint,
+) -> float:  # fmt: skip
+    """Return the absolute score of a session: its best unit's."""
+    nodes = np.array([node for node in state.all_nodes() if allowed[node]], np.intp)
+    coverage = index.lexical.coverage(terms, nodes)
+    return float(absolute_scores(readings.cosines[nodes], coverage, fingerprint).max(initial=0.0))
+
+
+def paths_to(
+    index: NamespaceIndex, scores: Scores, states: Sequence[SessionState], config: MemGASConfig
+) -> tuple[Path, ...]:
+    """Return how PageRank reached each session's best unit; its best unit alone where it did not."""
+    targets = np.array([_reached_most(state, scores) for state in states], np.intp)
+    found = strongest_paths(
+        index.graph,
+        scores.ranks,
+        scores.seeds,
+        targets,
+        damping=config.damping,
         weighted=config.weighted_edges,
+        error=PUSH_TOLERANCE,
+    )
+    return tuple(
+        Path(
+            state.record.session_id, tuple(unit_score(index, node, scores.ranks) for node in steps.tolist()),
+            tuple(edges.tolist()),
+        )
+        for state, (steps, edges) in zip(states, found, strict=True)
     )  # fmt: skip
-    return Path(session_id, tuple(_unit_score(index, int(node), scores.ranks) for node in steps), tuple(edges))
+
+
+def _reached_most(state: SessionState, scores: Scores) -> int:
+    nodes = [node for node in state.all_nodes() if scores.allowed[node]]
+    best = max(nodes, key=scores.ranks.item)
+    return best if scores.ranks[best] > 0 else max(nodes, key=scores.similarities.item)
 
 
 def seeds_of(index: NamespaceIndex, scores: Scores) -> tuple[UnitScore, ...]:
     """Return the seeds, best first, with the scores they were chosen by."""
-    return tuple(_unit_score(index, int(node), scores.seed_scores) for node in scores.seeds)
+    return tuple(unit_score(index, node, scores.seed_scores) for node in scores.seeds.tolist())
 
 
-def _unit_score(index: NamespaceIndex, node: int, scores: dict[int, float] | NDArray[np.float64]) -> UnitScore:
-    state = index.state(int(index.session[node]))
+def unit_score(index: NamespaceIndex, node: int, scores: NDArray[np.float64]) -> UnitScore:
+    """Name a node's unit, with its score."""
+    state = index.state(index.session.item(node))
     session_id = state.record.session_id if state else ""
-    granularity = GRANULARITIES[int(index.granularity[node])]
-    return UnitScore(index.unit_id(node), session_id, granularity, index.position(node), float(scores[node]))
+    granularity = GRANULARITIES[index.granularity.item(node)]
+    return UnitScore(index.unit_id(node), session_id, granularity, index.position(node), scores.item(node))
 
 
 def with_same_matter(index: NamespaceIndex, drafts: list[HitDraft], fingerprint: Fingerprint) -> list[HitDraft]:

@@ -10,19 +10,19 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from memgas.calibration import absolute_scores
 from memgas.config import MemGASConfig
 from memgas.errors import LLMError
 from memgas.filtering import Verdict, apply_verdict, parse_verdict
 from memgas.fingerprint import Fingerprint
-from memgas.hits import HitDraft, draft_hit, item_text, path_to, seeds_of, with_same_matter, with_words
+from memgas.hits import HitDraft, absolute_score, draft_hit, item_text, paths_to, seeds_of, with_same_matter, with_words
 from memgas.index import NamespaceIndex
 from memgas.lexical import tokenize
 from memgas.prompts import filter_prompt
 from memgas.protocols import LLM, Embedder
+from memgas.reasons import best_units, reasons_for
 from memgas.request import Request
 from memgas.retrieval import Retrieval
-from memgas.scoring import Scores, allowed_nodes, read_nodes, score_nodes
+from memgas.scoring import Readings, Scores, allowed_nodes, read_nodes, routes_of, score_nodes
 from memgas.types import FilterVerdict, Trace
 from memgas.workspace import Workspace
 
@@ -74,7 +74,7 @@ class Recalling:
         terms = tokenize(request.query)
         for _ in range(3):
             with workspace.reading(request.namespace) as index:
-                drafts, trace = self._rank(index, request, vector, terms, fingerprint)
+                drafts, trace = self._rank(index, request, vector, terms, fingerprint, watch)
             watch.lap("rank")
             wanted = [uid for draft in drafts for uid in draft.wanted]
             units = {unit.id: unit for unit in workspace.store.fetch(request.namespace, wanted)} if wanted else {}
@@ -113,7 +113,7 @@ class Recalling:
 
     def _rank(
         self, index: NamespaceIndex, request: Request, vector: NDArray[np.float32], terms: list[str],
-        fingerprint: Fingerprint,
+        fingerprint: Fingerprint, watch: _Stopwatch,
     ) -> tuple[list[HitDraft], Trace]:  # fmt: skip
         admitted = [state for state in index.visible_sessions() if request.admits(state)]
         trace = Trace(request.namespace, len(index.visible_sessions()), int(index.alive.sum()))
@@ -122,25 +122,30 @@ class Recalling:
             return [], trace
         readings = read_nodes(index, vector, terms, request)
         scores = score_nodes(readings, allowed, self._config, top_k=request.top_k)
-        absolute = _absolute(index, scores, terms, fingerprint)
         drafts, ceiling = [], 1.0
         for slot in map(int, scores.order):
             state = index.state(slot)
-            if state is None or absolute[slot] < request.min_score:
+            absolute = absolute_score(index, state, readings, allowed, terms, fingerprint) if state else 0.0
+            if state is None or absolute < request.min_score:
                 continue
-            ceiling = min(ceiling, absolute[slot])
+            ceiling = min(ceiling, absolute)
             drafts.append(draft_hit(index, state, scores, ceiling, n_evidence=self._config.n_evidence))
-        paths = tuple(path_to(index, scores, draft.hit.session_id, self._config) for draft in drafts)
-        trace = replace(trace, routes=scores.routes, seeds=seeds_of(index, scores), paths=paths)
+        watch.lap("rank")
+        trace = self._traced(index, readings, scores, drafts, trace)
+        watch.lap("trace")
         return with_same_matter(index, drafts, fingerprint), trace
 
-
-def _absolute(index: NamespaceIndex, scores: Scores, terms: list[str], fingerprint: Fingerprint) -> dict[int, float]:
-    """Return the absolute score of each session in the order, by slot: its best unit's."""
-    found: dict[int, float] = {}
-    for slot in scores.order:
-        state = index.state(int(slot))
-        nodes = np.array([node for node in state.all_nodes() if scores.allowed[node]] if state else [], np.intp)
-        coverage = index.lexical.coverage(terms, nodes)
-        found[int(slot)] = float(absolute_scores(scores.cosines[nodes], coverage, fingerprint).max(initial=0.0))
-    return found
+    def _traced(
+        self, index: NamespaceIndex, readings: Readings, scores: Scores, drafts: list[HitDraft], trace: Trace
+    ) -> Trace:
+        """Record what was decided: only what costs little; words are made of it when they are asked for."""
+        states = [index.sessions[draft.hit.session_id] for draft in drafts]
+        return replace(
+            trace,
+            routes=tuple(
+                replace(r, best=best_units(index, scores, r.granularity)) for r in routes_of(readings, scores)
+            ),
+            seeds=seeds_of(index, scores),
+            paths=paths_to(index, scores, states, self._config),
+            reasons=reasons_for(index, states, scores, self._config),
+        )

@@ -7,42 +7,16 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, is_dataclass
-from datetime import datetime
 from typing import TypeVar
 
 import click
 
-from memgas.errors import InvalidInputError
 from memgas.types import JSON, Evidence, Hit, Route
 
 Item = TypeVar("Item")
 
 MAX_LINES = 3
 """Most lines that one turn takes on a terminal."""
-
-
-def plain(value: object) -> JSON:
-    """Return a result as one JSON value: dataclasses as objects, times in ISO 8601.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds something that has no JSON form.
-    """
-    if isinstance(value, str):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    raise InvalidInputError(f"a {type(value).__name__} has no JSON form")
 
 
 def hit_lines(rank: int, hit: Hit, shown: Iterable[Evidence], *, width: int) -> Iterator[str]:

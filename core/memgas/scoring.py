@@ -28,7 +28,7 @@ from memgas.request import Request
 from memgas.router import entropy_weights
 from memgas.types import GRANULARITIES, Route
 
-_PUSH_TOLERANCE = 1e-4
+PUSH_TOLERANCE = 1e-4
 _NAMES = tuple(g.value for g in GRANULARITIES)
 
 
@@ -77,8 +77,8 @@ class Scores:
     allowed : (n_nodes,) bool
     parts
         Name to `(n_slots,)`.
-    totals, plain : (n_slots,) float64
-        The sum of the parts, and the score without associations.
+    totals, plain, dated : (n_slots,) float64
+        The sum of the parts, the score without associations, which breaks ties, and what dates bring.
     admissible : (n_slots,) bool
         Has a node that is allowed.
     order : (n,) intp
@@ -90,6 +90,13 @@ class Scores:
         Of the router, priors included.
     scales
         Of each granularity's similarities.
+    flow : (n_nodes,) float64
+        The share of the ranks that came over an edge.
+    entropies, routed : (n_granularities,) float64
+        Of the router, before priors.
+    personalization : (n_seeds,) float64
+    config
+        The settings of it all.
     """
 
     cosines: NDArray[np.float32]
@@ -101,13 +108,18 @@ class Scores:
     parts: dict[str, NDArray[np.float64]]
     totals: NDArray[np.float64]
     plain: NDArray[np.float64]
+    dated: NDArray[np.float64]
     admissible: NDArray[np.bool_]
     order: NDArray[np.intp]
     seeds: NDArray[np.intp]
     seed_scores: NDArray[np.float64]
-    routes: tuple[Route, ...]
     weights: NDArray[np.float64]
     scales: tuple[Scale, ...]
+    flow: NDArray[np.float64]
+    entropies: NDArray[np.float64]
+    routed: NDArray[np.float64]
+    personalization: NDArray[np.float64]
+    config: MemGASConfig
 
 
 def allowed_nodes(index: NamespaceIndex, admitted: Sequence[SessionState], request: Request) -> NDArray[np.bool_]:
@@ -153,7 +165,9 @@ def read_nodes(index: NamespaceIndex, vector: NDArray[np.float32], terms: list[s
     )  # fmt: skip
 
 
-def score_nodes(readings: Readings, allowed: NDArray[np.bool_], config: MemGASConfig, *, top_k: int) -> Scores:
+def score_nodes(
+    readings: Readings, allowed: NDArray[np.bool_], config: MemGASConfig, *, top_k: int, known: Scores | None = None
+) -> Scores:
     """Score every unit and session for a query, and choose the best sessions.
 
     Parameters
@@ -166,16 +180,19 @@ def score_nodes(readings: Readings, allowed: NDArray[np.bool_], config: MemGASCo
         Every setting of ranking.
     top_k
         Most sessions to choose.
+    known
+        Scores of the same readings and allowed nodes under other settings: a step whose settings are the same is not
+        done again.
     """
     granularity, session, alive = readings.granularity, readings.session, readings.alive
-    similarities, scales = unit_similarities(
-        readings.cosines, readings.lexical, granularity, alive, lexical_weight=config.lexical_weight
-    )
-    routes, weights = _route(similarities, granularity, alive, config)
+    similarities, scales = _similar(readings, config, known)
+    entropies, routed = _routed(similarities, granularity, alive, config, known)
+    priors = np.array([config.session_prior, config.turn_prior, config.summary_prior, config.keyword_prior])
+    weights = routed * priors / (float(routed @ priors) or 1.0)
     dated = config.date_weight * _nearness(readings, config)
     seed_scores = weights[granularity] * (similarities + dated[session])
     seeds, personalization = choose_seeds(seed_scores, allowed, n_seeds=config.n_seeds)
-    ranks, flow = _walk(readings.graph, seeds, personalization, config)
+    ranks, flow = _walk(readings.graph, seeds, personalization, config, known)
     gather = partial(
         session_scores, session=session, granularity=granularity, allowed=allowed, n_sessions=readings.n_slots,
         reduce=config.session_score,
@@ -191,40 +208,67 @@ def score_nodes(readings: Readings, allowed: NDArray[np.bool_], config: MemGASCo
     totals: NDArray[np.float64] = np.sum(list(parts.values()), axis=0)
     order = top_sessions(totals, plain, admissible, top_k=top_k)
     return Scores(
-        readings.cosines, readings.lexical, similarities, lifted, allowed, ranks, parts, totals, plain, admissible,
-        order, seeds, seed_scores, routes, weights, scales,
+        readings.cosines, readings.lexical, similarities, lifted, allowed, ranks, parts, totals, plain, dated,
+        admissible, order, seeds, seed_scores, weights, scales, flow, entropies, routed, personalization, config,
     )  # fmt: skip
 
 
+def routes_of(readings: Readings, scores: Scores) -> tuple[Route, ...]:
+    """Return what the router saw and decided, with the priors in its weights."""
+    n_units = np.bincount(readings.granularity[readings.alive], minlength=len(GRANULARITIES)).tolist()
+    return tuple(
+        Route(g, n, None if np.isnan(entropy) else entropy, weight)
+        for g, n, entropy, weight in zip(
+            GRANULARITIES, n_units, scores.entropies.tolist(), scores.weights.tolist(), strict=True
+        )
+    )
+
+
+def _similar(
+    readings: Readings, config: MemGASConfig, known: Scores | None
+) -> tuple[NDArray[np.float64], tuple[Scale, ...]]:
+    if known is not None and known.config.lexical_weight == config.lexical_weight and known.lexical is readings.lexical:
+        return known.similarities, known.scales
+    return unit_similarities(
+        readings.cosines, readings.lexical, readings.granularity, readings.alive, lexical_weight=config.lexical_weight
+    )
+
+
+def _routed(
+    similarities: NDArray[np.float64], granularity: NDArray[np.int8], alive: NDArray[np.bool_], config: MemGASConfig,
+    known: Scores | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    """Weigh the granularities for this query: entropies and weights, `(n_granularities,)`."""
+    if known is not None and known.similarities is similarities:
+        was = known.config
+        if (was.router, was.router_temperature, was.router_floor) == (
+            config.router, config.router_temperature, config.router_floor
+        ):  # fmt: skip
+            return known.entropies, known.routed
+    by_granularity = [similarities[alive & (granularity == g.axis)] for g in GRANULARITIES]
+    return entropy_weights(
+        by_granularity, temperature=config.router_temperature, floor=config.router_floor, rule=config.router
+    )
+
+
 def _walk(
-    graph: AssociationGraph, seeds: NDArray[np.intp], personalization: NDArray[np.float64], config: MemGASConfig
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    graph: AssociationGraph, seeds: NDArray[np.intp], personalization: NDArray[np.float64], config: MemGASConfig,
+    known: Scores | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
     """Walk from the seeds: PageRank, and the share of it that came over an edge, both `(n_nodes,)`."""
+    if known is not None:
+        was = known.config
+        is_same = np.array_equal(known.seeds, seeds) and np.array_equal(known.personalization, personalization)
+        if is_same and (was.damping, was.weighted_edges) == (config.damping, config.weighted_edges):
+            return known.ranks, known.flow
     reached, mass = push_pagerank(
-        graph, seeds, personalization, damping=config.damping, tolerance=_PUSH_TOLERANCE,
+        graph, seeds, personalization, damping=config.damping, tolerance=PUSH_TOLERANCE,
         weighted=config.weighted_edges,
     )  # fmt: skip
     ranks, flow = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
     ranks[reached] = flow[reached] = mass
     flow[seeds] = np.maximum(flow[seeds] - (1 - config.damping) * personalization, 0)
     return ranks, flow
-
-
-def _route(
-    similarities: NDArray[np.float64], granularity: NDArray[np.int8], alive: NDArray[np.bool_], config: MemGASConfig
-) -> tuple[tuple[Route, ...], NDArray[np.float64]]:
-    """Weigh the granularities: a prior each, times the router's weight for this query."""
-    by_granularity = [similarities[alive & (granularity == g.axis)] for g in GRANULARITIES]
-    entropies, weights = entropy_weights(
-        by_granularity, temperature=config.router_temperature, floor=config.router_floor, rule=config.router
-    )
-    priors = np.array([config.session_prior, config.turn_prior, config.summary_prior, config.keyword_prior])
-    weights = weights * priors / (float(weights @ priors) or 1.0)
-    routes = tuple(
-        Route(g, len(of_g), None if np.isnan(entropy) else float(entropy), float(weight))
-        for g, of_g, entropy, weight in zip(GRANULARITIES, by_granularity, entropies, weights, strict=True)
-    )
-    return routes, weights
 
 
 def _nearness(readings: Readings, config: MemGASConfig) -> NDArray[np.float64]:

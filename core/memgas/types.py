@@ -381,12 +381,15 @@ class Route:
     ----------
     entropy
         Of the softmax over its units, in nats; None where it could not be judged.
+    best
+        Its most similar units that may be found, best first.
     """
 
     granularity: Granularity
     n_units: int
     entropy: float | None
     weight: float
+    best: tuple[UnitScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +399,52 @@ class Path:
     session_id: str
     steps: tuple[UnitScore, ...]
     similarities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one granularity brings to a session.
+
+    Attributes
+    ----------
+    unit
+        The session's best unit there, and its similarity.
+    weight
+        Of the granularity, over those that the session has.
+    dense, lexical
+        The weight times what the cosine and BM25 bring; with `session_score="sum"`, of all its units together.
+    association
+        The weight times what associations add. 0 where PageRank ranks alone: there it is the whole score.
+    """
+
+    unit: UnitScore
+    weight: float
+    dense: float
+    lexical: float
+    association: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a session stands where it stands. `dense + lexical` is the granularity's part of a blended rank score.
+
+    Attributes
+    ----------
+    place
+        From 1, by rank score, among the sessions that may be found.
+    place_before
+        The place it would have without associations.
+    date
+        What the dates in the query bring.
+    shares
+        For each granularity that it has.
+    """
+
+    session_id: str
+    place: int
+    place_before: int
+    date: float
+    shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +462,8 @@ class Trace:
 
     Attributes
     ----------
+    reasons
+        Of each hit, in order, before the filter.
     seconds
         Name of a stage to its duration.
     degraded
@@ -425,6 +476,7 @@ class Trace:
     routes: tuple[Route, ...] = ()
     seeds: tuple[UnitScore, ...] = ()
     paths: tuple[Path, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     verdict: FilterVerdict | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
