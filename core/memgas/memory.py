@@ -29,6 +29,8 @@ from memgas.checks import (
     clean_turns,
 )
 from memgas.config import MemGASConfig
+from memgas.conversations import Conversations
+from memgas.digests import Digests
 from memgas.errors import ClosedError, InvalidInputError
 from memgas.fingerprint import Fingerprint
 from memgas.index import total
@@ -36,6 +38,7 @@ from memgas.models import load_embedder
 from memgas.models.calls import SafeEmbedder, SafeLLM
 from memgas.protocols import LLM, Embedder, Store
 from memgas.recalling import Recalling
+from memgas.remembering import Remembering
 from memgas.request import Request
 from memgas.retrieval import Retrieval
 from memgas.sessions import Sessions
@@ -109,7 +112,14 @@ class MemGAS:
             path, client, store, embedder=self.embedder, config=self.config, collection_prefix=collection_prefix
         )
         self._is_closed = False
-        self._sessions = Sessions(lambda: self._workspace, self.embedder, self.llm, self.config, self._clock)
+        remembering = Remembering(lambda: self._workspace, self.embedder, self.config)
+        self._digests = Digests(lambda: self._workspace, remembering, self.llm, self.config, self._clock)
+        self._sessions = Sessions(
+            lambda: self._workspace, remembering, self._digests, self.llm, self.config, self._clock
+        )
+        self._conversations = Conversations(
+            lambda: self._workspace, remembering, self._digests, self.config, self._clock
+        )
         self._recalling = Recalling(lambda: self._workspace, self.embedder, self.llm, self.config)
 
     @classmethod
@@ -226,8 +236,8 @@ class MemGAS:
             raise InvalidInputError(f"at must be a position from 0 on; got {at!r}")
         self._fingerprint()
         if conversation_id is not None:
-            return self._sessions.converse(namespace, check_name(conversation_id, "conversation_id"), given, at)
-        return self._sessions.append(namespace, check_name(session_id, "session_id"), given, at)
+            return self._conversations.converse(namespace, check_name(conversation_id, "conversation_id"), given, at)
+        return self._conversations.append(namespace, check_name(session_id, "session_id"), given, at)
 
     def close_session(self, session_id: str, *, namespace: str) -> None:
         """End a session; its digest follows in the background. A closed one stays closed.
@@ -237,7 +247,7 @@ class MemGAS:
         NotFoundError
             There is no such session.
         """
-        self._sessions.close_session(check_name(namespace, "namespace"), check_name(session_id, "session_id"))
+        self._conversations.close_session(check_name(namespace, "namespace"), check_name(session_id, "session_id"))
 
     def replace_session(
         self,
@@ -259,7 +269,7 @@ class MemGAS:
         """Make the digests that are missing or stale, now; return how many were made. None: in every namespace."""
         self._fingerprint()
         names = self.namespaces() if namespace is None else [check_name(namespace, "namespace")]
-        return sum(self._sessions.digest_pending(name) for name in names)
+        return sum(self._digests.make_pending(name) for name in names)
 
     # forgetting
 
@@ -453,7 +463,7 @@ class MemGAS:
         """Write a namespace as JSONL, a session a line; return the number of sessions."""
         check_name(namespace, "namespace")
         fingerprint = Fingerprint.from_json(self._workspace.store.meta())
-        lines = transfer.export_lines(self._workspace, self._sessions, namespace, fingerprint)
+        lines = transfer.export_lines(self._workspace, namespace, fingerprint)
         if not isinstance(target, (str, os.PathLike)):
             return transfer.write_lines(target, lines)
         with Path(target).open("w", encoding="utf-8") as file:

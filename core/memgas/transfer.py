@@ -14,6 +14,7 @@ from memgas.fingerprint import Fingerprint
 from memgas.index import NamespaceIndex, SessionState
 from memgas.remembering import Draft, GivenEdge
 from memgas.sessions import Sessions
+from memgas.stored import fetch_session
 from memgas.types import JSON, Digest, Granularity, Session, Turn
 from memgas.workspace import Workspace
 
@@ -21,9 +22,7 @@ VERSION = 1
 _PROBE_DIMS = 8
 
 
-def export_lines(
-    workspace: Workspace, sessions: Sessions, namespace: str, fingerprint: Fingerprint | None
-) -> Iterator[str]:
+def export_lines(workspace: Workspace, namespace: str, fingerprint: Fingerprint | None) -> Iterator[str]:
     """Yield a line per session, in the order of adding; edges stand with the younger of their two sessions."""
     with workspace.reading(namespace) as index:
         ids = [state.record.session_id for state in index.visible_sessions()]
@@ -31,7 +30,7 @@ def export_lines(
     for session_id in ids:
         with workspace.reading(namespace) as index:
             state = index.visible(session_id)
-            session = sessions.whole(index, state) if state is not None else None
+            session = fetch_session(workspace.store, index, state) if state is not None else None
         if session is not None:
             yield json.dumps(_line(session, state, edges.get(session_id, []), fingerprint), ensure_ascii=False)
 

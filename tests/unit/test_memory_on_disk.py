@@ -100,6 +100,7 @@ def test_erased(tmp_path: Path) -> None:
         for number in range(3):
             memory.delete_turn(f"s{number}", 1, namespace="n")
         memory.delete_session("s2", namespace="n")
+        memory.delete_namespace("m")
         memory.erase()
         assert memory.retrieve("quixotic pin", namespace="n").hits
     assert files_with(tmp_path, ["quixotic", "zebra-47", "tangerine-2"]) == []
