@@ -9,8 +9,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Literal, Protocol, runtime_checkable
@@ -19,6 +18,8 @@ from memgas.errors import InvalidInputError, MemGASError
 from memgas.models.calls import SafeLLM, estimate_tokens
 from memgas.protocols import LLM
 from memgas.units import hash_parts
+
+_BEGINNING = b'{"key": "'
 
 Kind = Literal["digest", "filter", "answer", "judge"]
 
@@ -159,14 +160,16 @@ class CallLog:
                 if key in self._calls:
                     self.n_reused += 1
                     return self._calls[key].reply
-            with self._reserved(model, prompt):
+            reserved = self._reserve(model, prompt)
+            call: Call | None = None
+            try:
                 call = _make(llm, model, kind, prompt, key)
-                self._keep(call)
+            finally:
+                self._settle(reserved, call)
             return call.reply
 
-    @contextmanager
-    def _reserved(self, model: str, prompt: str) -> Iterator[None]:
-        """Set aside what a call may come to while it is under way."""
+    def _reserve(self, model: str, prompt: str) -> float:
+        """Set aside what a call may come to while it is under way, or raise; return its cost."""
         expected = self._price(model).of(estimate_tokens(prompt), self._cap.max_reply_tokens)
         with self._lock:
             n_calls = len(self._calls) + self._reserved_calls + 1
@@ -179,26 +182,24 @@ class CallLog:
                 )
             self._reserved_calls += 1
             self._reserved_cost += expected
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._reserved_calls -= 1
-                self._reserved_cost -= expected
+        return expected
+
+    def _settle(self, reserved: float, call: Call | None) -> None:
+        """Give back what was set aside; a call that was answered is written to the disk before anybody sees its reply."""
+        with self._lock:
+            self._reserved_calls -= 1
+            self._reserved_cost -= reserved
+            if call is None:
+                return
+            self._count(call)
+            self.n_made += 1
+            if self._file is not None:
+                self._file.write(json.dumps(asdict(call), ensure_ascii=False).encode() + b"\n")
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def _price(self, model: str) -> Price:
         return self._prices.get(model, Price())
-
-    def _keep(self, call: Call) -> None:
-        """Write a call down, to the disk, before anybody sees its reply."""
-        line = json.dumps(asdict(call), ensure_ascii=False).encode() + b"\n"
-        with self._lock:
-            if self._file is not None:
-                self._file.write(line)
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            self.n_made += 1
-            self._count(call)
 
     def _count(self, call: Call) -> None:
         self._calls[call.key] = call
@@ -210,14 +211,20 @@ class CallLog:
             file = path.open("a+b")
         except OSError as error:
             raise InvalidInputError(f"{path}: expected a log that can be written; {error.strerror}") from None
-        file.seek(0)
-        end = 0
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                break  # a kill cut it: that call is made again
-            self._count(_read(line, f"{path.name}, line {number}"))
-            end += len(line)
-        file.truncate(end)
+        is_read = False
+        try:
+            file.seek(0)
+            end = 0
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n") and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+                    break  # a kill cut it: that call is made again
+                self._count(_read(line, f"{path.name}, line {number}"))
+                end += len(line)
+            file.truncate(end)
+            is_read = True
+        finally:
+            if not is_read:
+                file.close()
         return file
 
 
