@@ -146,11 +146,11 @@ class Remembered(Chat):
 
 
 quick = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # fmt: skip
-TestChat = pytest.mark.filterwarnings("ignore::ResourceWarning")(Chat.TestCase)
+TestChat = Chat.TestCase
 TestChat.settings = quick
-TestRemembered = pytest.mark.filterwarnings("ignore::ResourceWarning")(Remembered.TestCase)
+TestRemembered = Remembered.TestCase
 TestRemembered.settings = quick
 
 
@@ -277,6 +277,19 @@ async def test_failed_flush_is_stored_once_later(core: MemGAS, name: str) -> Non
 
         want = "abcdefghijklmnop" if way == "flush" else "abcdefklmnop"
         assert [text for _, text in stored(core, way)] == list(want)
+
+
+async def test_save_after_a_restart_knows_what_was_flushed(core: MemGAS) -> None:
+    """After a restart and one save, a flush stores at once what is said again, without waiting for another save."""
+    chat = Small(core)
+    await chat.put(*["ok"] * 4)
+    await chat.save()
+    await chat.put(*"abcdef")
+    chat = Small(core, chat)
+    await chat.save()
+    await chat.put(*["ok"] * 4, *"ghijkl")
+
+    assert chat.texts()[:14] == [*["ok"] * 4, *"abcdef", *["ok"] * 4]
 
 
 async def test_message_ids_are_kept(core: MemGAS) -> None:
