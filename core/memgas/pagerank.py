@@ -119,8 +119,8 @@ def push_pagerank(
     -----
     The forward push of Andersen, Chung and Lang (Local Graph Partitioning using PageRank Vectors, FOCS 2006), a whole
     frontier at a time: of the residual `r` at a node, `(1 - d) r` stays and `d r` moves on. A residual that is not
-    pushed any more leaves its `(1 - d) r` behind, so only `d r` is lost. Each round pushes the largest residuals, as many
-    as it takes.
+    pushed any more leaves its `(1 - d) r` behind, so only `d r` is lost. Each round pushes every residual above its share
+    of the tolerance.
     """
     if personalization.shape != seeds.shape:
         raise ShapeError(f"personalization must be {seeds.shape}, one number a seed; got {personalization.shape}")
@@ -271,20 +271,12 @@ def _normalised(personalization: FloatArray) -> FloatArray:
 
 
 def _frontier(reached: IndexArray, residual: FloatArray, damping: float, tolerance: float) -> IndexArray:
-    """Choose the nodes to push: the fewest that bring the loss within the tolerance in this round, or all.
+    """Choose the nodes to push: those whose residual is more than its share of the tolerance.
 
-    Stopping now loses `damping` times the residual. Pushing `m` of it lowers the residual by `(1 - damping) m`.
+    When none is left, stopping loses `damping` times the residuals, which is within the tolerance. The rule looks at each
+    node alone, so that a node's score does not depend on its number, as a choice of the largest would through ties.
     """
-    total = residual.sum()
-    excess = damping * total - tolerance
-    if excess <= 0:
-        return reached[:0]
-    needed = excess / (damping * (1 - damping))
-    if needed >= total:
-        return reached[residual > 0]
-    order = np.argsort(-residual, kind="stable")
-    n_pushed = int(np.searchsorted(np.cumsum(residual[order]), needed)) + 1
-    return reached[order[:n_pushed]]
+    return reached[residual * (damping * len(reached)) > tolerance]
 
 
 def _distinct(nodes: IndexArray, n_nodes: int) -> IndexArray:

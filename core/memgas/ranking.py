@@ -172,7 +172,9 @@ def add_associations(
     return added
 
 
-def choose_seeds(scores: FloatArray, allowed: BoolArray, *, n_seeds: int) -> tuple[IndexArray, FloatArray]:
+def choose_seeds(
+    scores: FloatArray, allowed: BoolArray, age: NDArray[np.int64], *, n_seeds: int
+) -> tuple[IndexArray, FloatArray]:
     """Choose the units that PageRank starts from.
 
     Parameters
@@ -181,18 +183,24 @@ def choose_seeds(scores: FloatArray, allowed: BoolArray, *, n_seeds: int) -> tup
         Finite.
     allowed : (n_units,) bool
         Which units may be seeds.
+    age : (n_units,) int64
+        Orders units from the oldest on: of equal scores the older one comes first.
     n_seeds
         How many; all that are allowed, if they are fewer.
 
     Returns
     -------
     seeds : (n,) intp
-        The best first, ties to the lower index, which is the older unit.
+        The best first, ties to the older.
     personalization : (n,) float64
         Their scores, clipped at 0 and normalised to the sum of 1; equal shares when all are 0.
     """
     candidates = np.flatnonzero(allowed)
-    seeds = candidates[largest(scores[candidates], n_seeds)]
+    values = scores[candidates]
+    if n_seeds < len(values):
+        lowest = np.partition(values, len(values) - n_seeds)[len(values) - n_seeds]
+        candidates = candidates[values >= lowest]
+    seeds = candidates[np.lexsort((age[candidates], -scores[candidates]))][:n_seeds]
     clipped = np.maximum(scores[seeds], 0.0)
     highest = clipped.max(initial=0.0)
     if highest <= 0:

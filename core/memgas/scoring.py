@@ -40,7 +40,7 @@ class Readings:
     ----------
     cosines, lexical : (n_nodes,) float32
         To the query, and BM25.
-    granularity, session, alive : (n_nodes,)
+    granularity, session, alive, age : (n_nodes,)
     graph
         Of associations.
     n_slots
@@ -56,6 +56,7 @@ class Readings:
     granularity: NDArray[np.int8]
     session: NDArray[np.int32]
     alive: NDArray[np.bool_]
+    age: NDArray[np.int64]
     graph: AssociationGraph
     n_slots: int
     slots: NDArray[np.intp]
@@ -159,8 +160,10 @@ def read_nodes(index: NamespaceIndex, vector: NDArray[np.float32], terms: list[s
     if len(days):
         asked_on = request.asked_at.toordinal()
         spans = find_spans(request.query, first=int(days.min()), last=int(days.max()), asked_on=asked_on)
+    # Rounded, since equal vectors give products that differ in their last bits, by where they stand in the matrix.
+    cosines = np.round(index.cosines(vector), 6)
     return Readings(
-        index.cosines(vector), lexical, index.granularity, index.session, index.alive, index.graph, index.n_slots,
+        cosines, lexical, index.granularity, index.session, index.alive, index.age, index.graph, index.n_slots,
         np.array([state.slot for state in states], np.intp), days, spans,
     )  # fmt: skip
 
@@ -191,7 +194,7 @@ def score_nodes(
     weights = routed * priors / (float(routed @ priors) or 1.0)
     dated = config.date_weight * _nearness(readings, config)
     seed_scores = weights[granularity] * (similarities + dated[session])
-    seeds, personalization = choose_seeds(seed_scores, allowed, n_seeds=config.n_seeds)
+    seeds, personalization = choose_seeds(seed_scores, allowed, readings.age, n_seeds=config.n_seeds)
     ranks, flow = _walk(readings.graph, seeds, personalization, config, known)
     gather = partial(
         session_scores, session=session, granularity=granularity, allowed=allowed, n_sessions=readings.n_slots,
@@ -268,7 +271,7 @@ def _walk(
     ranks, flow = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
     ranks[reached] = flow[reached] = mass
     flow[seeds] = np.maximum(flow[seeds] - (1 - config.damping) * personalization, 0)
-    return ranks, flow
+    return ranks, np.round(flow, 12)  # what is left of equal sums is rounding, not a difference
 
 
 def _nearness(readings: Readings, config: MemGASConfig) -> NDArray[np.float64]:

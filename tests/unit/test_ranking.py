@@ -86,7 +86,7 @@ def test_seeds_by_hand() -> None:
     scores = np.array([0.5, 3.0, -1.0, 1.0, 9.0])
     allowed = np.array([True, True, True, True, False])
 
-    seeds, personalization = choose_seeds(scores, allowed, n_seeds=3)
+    seeds, personalization = choose_seeds(scores, allowed, np.arange(5), n_seeds=3)
 
     assert seeds.tolist() == [1, 3, 0]
     np.testing.assert_allclose(personalization, [3 / 4.5, 1 / 4.5, 0.5 / 4.5])
@@ -94,18 +94,20 @@ def test_seeds_by_hand() -> None:
 
 def test_fewer_units_than_seeds() -> None:
     """Fewer units than seeds: all of them, clipped at 0; none: none."""
-    seeds, personalization = choose_seeds(np.array([-1.0, 2.0]), np.ones(2, np.bool_), n_seeds=15)
+    seeds, personalization = choose_seeds(np.array([-1.0, 2.0]), np.ones(2, np.bool_), np.arange(2), n_seeds=15)
 
     assert seeds.tolist() == [1, 0]
     assert personalization.tolist() == [1.0, 0.0]
-    assert [len(part) for part in choose_seeds(np.zeros(3), np.zeros(3, np.bool_), n_seeds=15)] == [0, 0]
+    assert [len(part) for part in choose_seeds(np.zeros(3), np.zeros(3, np.bool_), np.arange(3), n_seeds=15)] == [0, 0]
 
 
 def test_all_zero_is_uniform() -> None:
     """All zero: uniform over the seeds, the older units first."""
-    seeds, personalization = choose_seeds(np.array([-3.0, 0.0, -1.0, 0.0]), np.ones(4, np.bool_), n_seeds=3)
+    age = np.array([1, 8, 2, 4])
 
-    assert seeds.tolist() == [1, 3, 2]
+    seeds, personalization = choose_seeds(np.array([-3.0, 0.0, -1.0, 0.0]), np.ones(4, np.bool_), age, n_seeds=3)
+
+    assert seeds.tolist() == [3, 1, 2]
     np.testing.assert_allclose(personalization, [1 / 3] * 3)
 
 
@@ -122,7 +124,9 @@ def test_largest_is_a_stable_sort(values: list[float], n: int) -> None:
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=40), st.integers(1, 20))
 def test_personalization_is_a_distribution(values: list[float], n_seeds: int) -> None:
     """It is never negative, sums to 1, and falls from the first seed on."""
-    seeds, personalization = choose_seeds(np.array(values), np.ones(len(values), np.bool_), n_seeds=n_seeds)
+    seeds, personalization = choose_seeds(
+        np.array(values), np.ones(len(values), np.bool_), np.arange(len(values)), n_seeds=n_seeds
+    )
 
     assert len(seeds) == min(n_seeds, len(values))
     assert personalization.sum() == pytest.approx(1)

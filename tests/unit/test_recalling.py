@@ -166,3 +166,37 @@ def test_paper_ranks_by_pagerank_alone() -> None:
     assert {"session", "turn", "summary", "keyword"} == set(hits[0].parts)
     assert 1 == pytest.approx(sum(hit.rank_score for hit in hits), abs=1e-3)
     assert {"turn": len(TALKS)}.items() <= memory.stats("u").n_units.items()
+
+
+@pytest.mark.parametrize("n_same", [2, 3])
+def test_identical_sessions_score_the_same(n_same: int) -> None:
+    """What was said twice is found twice, with the same score; the older comes first."""
+    memory = MemGAS(store=InMemoryStore(), embedder=HashEmbedder(n_dims=48))
+    for number in range(n_same):
+        memory.add([Turn("user", "Lena keeps bees.")], namespace="u", session_id=str(number), happened_at=START)
+
+    hits = memory.retrieve("Who keeps bees?", namespace="u", top_k=10).hits
+
+    assert [str(number) for number in range(n_same)] == [hit.session_id for hit in hits]
+    assert 1 == len({round(hit.rank_score, 9) for hit in hits}) == len({hit.score for hit in hits})
+
+
+def test_a_reloaded_mirror_ranks_the_same() -> None:
+    """After rewriting and deleting, a mirror read anew gives the same hits and the same scores."""
+    store = InMemoryStore()
+    memory = MemGAS(store=store, embedder=HashEmbedder(n_dims=48))
+    for number, talk in enumerate(TALKS * 3):
+        turns = [Turn("assistant" if i % 2 else "user", f"{text} {number}") for i, text in enumerate(talk)]
+        memory.add(turns, namespace="u", session_id=str(number), happened_at=START + timedelta(days=number))
+    for number in (3, 11, 17):
+        memory.delete_turn(str(number), 0, namespace="u")
+    memory.delete_session("5", namespace="u")
+    before = [memory.retrieve(query, namespace="u", top_k=30, asked_at=START).hits for query in QUERIES]
+
+    with memory._workspace._inside("u") as entry:
+        entry.index = None
+    after = [memory.retrieve(query, namespace="u", top_k=30, asked_at=START).hits for query in QUERIES]
+
+    for old, new in zip(before, after, strict=True):
+        assert [hit.session_id for hit in old] == [hit.session_id for hit in new]
+        assert [hit.rank_score for hit in new] == pytest.approx([hit.rank_score for hit in old], abs=1e-6)
