@@ -143,12 +143,13 @@ def test_a_path_leads_from_a_seed_over_real_edges(memory: MemGAS) -> None:
             assert graph.edges[source, target]["similarity"] == pytest.approx(similarity)
 
 
-def test_the_date_of_asking_decides_what_last_week_was(memory: MemGAS) -> None:
+def test_the_date_of_asking_decides_what_three_weeks_ago_was(memory: MemGAS) -> None:
     """The same words ask for other days when they are asked on another day."""
-    asked = START + timedelta(days=63)
+    asked = START + timedelta(days=81)
+    query = "What happened three weeks ago?"
 
-    then = memory.retrieve("What happened last week?", namespace="u", asked_at=asked).hits[0]
-    later = memory.retrieve("What happened last week?", namespace="u", asked_at=asked + timedelta(days=60)).hits[0]
+    then = memory.retrieve(query, namespace="u", asked_at=asked).hits[0]
+    later = memory.retrieve(query, namespace="u", asked_at=asked + timedelta(days=60)).hits[0]
 
     assert ("3", "6") == (then.session_id, later.session_id)
     assert then.parts["date"] > 0
