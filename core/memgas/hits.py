@@ -17,7 +17,7 @@ from memgas.scoring import PUSH_TOLERANCE, Readings, Scores
 from memgas.types import GRANULARITIES, Evidence, Granularity, Hit, MemoryUnit, Path, UnitScore
 from memgas.units import turns_of
 
-_SAME_MATTER = 3.0  # spreads above the embedder's background
+_SAME_MATTER = 4.0  # spreads above the embedder's background
 _MAX_ITEM_CHARS = 2_000
 
 
