@@ -10,8 +10,11 @@ DEV := $(VENV)/.dev-installed
 KILLS ?= 30
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Several test processes share the cores: a library that takes all of them for one product only slows the others.
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
 
-.PHONY: help demo install quick test check wheel bench robustness format clean
+.PHONY: help demo install quick test check wheel bench robustness environments format clean
 
 help:
 	@echo "make demo        install into .venv, then show what MemGAS does"
@@ -20,6 +23,7 @@ help:
 	@echo "make check       format, lint, types, import contracts, the wheel as installed"
 	@echo "make bench       timings, as ratios"
 	@echo "make robustness  kill the writer KILLS times ($(KILLS)) and look at what is left"
+	@echo "make environments  the adapters' tests on LangChain 0.3, with langmem, on LlamaIndex 0.13"
 	@echo "make format      format and mend what ruff can"
 	@echo "make clean       remove .venv and everything built"
 
@@ -54,12 +58,29 @@ bench: $(DEV)
 robustness: $(DEV)
 	MEMGAS_KILLS=$(KILLS) $(PYTEST) -q tests/robustness
 
+# The adapters in other environments than the newest, each in a .venv of its own.
+environments: .venv-langchain-03/installed .venv-langmem/installed .venv-llama-index-013/installed
+	.venv-langchain-03/bin/python -m pytest -q tests/adapters/test_langchain_memory.py \
+		tests/adapters/test_langchain_filter.py tests/adapters/test_langchain_models.py tests/adapters/test_langchain_retriever.py
+	.venv-langmem/bin/python -m pytest -q tests/adapters/test_langchain_langmem.py
+	.venv-llama-index-013/bin/python -m pytest -q tests/adapters -k llama_index
+
+.venv-langchain-03/installed: PACKAGES = -e ".[local]" "langchain==0.3.30" "langchain-core==0.3.86"
+.venv-langmem/installed: PACKAGES = -e . "langmem==0.0.30" "langchain>=1.1,<2"
+.venv-llama-index-013/installed: PACKAGES = -e ".[local]" "llama-index-core==0.13.0"
+
+.venv-%/installed: pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(@D)/bin/python -m pip install --quiet $(PACKAGES) "hypothesis>=6.100" "pytest>=9" "pytest-asyncio>=1.3"
+	@touch $@
+
 format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Stamps: installed anew when pyproject.toml is newer. pip 25.1 is the first that knows --group.
 $(RUNTIME): pyproject.toml
