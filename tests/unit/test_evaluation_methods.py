@@ -24,6 +24,7 @@ from memgas.evaluation import (
     read_longmemeval,
 )
 from memgas.evaluation.dialogues import Dialogue, DialogueSession, Question
+from memgas.evaluation.memories import ranked_by, recalled
 from memgas.evaluation.methods import ABLATIONS, Method, OracleOf, Ranking, dense, lexical, z_sum
 from memgas.evaluation.scoring import max_per_session, mean_per_session, orders_of, reciprocal_ranks, standardise
 from memgas.evaluation.views import Views
@@ -279,6 +280,19 @@ def test_variants_of_one_memory_add_once() -> None:
     alone.close()
     with pytest.raises(ClosedError):
         first.memory.stats()
+
+
+@pytest.mark.parametrize("config", [MemGASConfig(), MemGASConfig.paper(), MemGASConfig(router="uniform", n_seeds=3)])
+def test_the_order_is_that_of_retrieve(config: MemGASConfig) -> None:
+    """What is measured is what a user gets: the numeric steps alone order sessions as `retrieve` does, on every question."""
+    for data in (read_locomo(FIXTURES / "locomo_tiny.json"), read_longmemeval(FIXTURES / "longmemeval_tiny.json")):
+        for dialogue in data.dialogues:
+            views = Views(dialogue, CachedEmbedder(FrozenEmbedder()), summaries="extractive")
+            with views.told(config).under(config) as memory:
+                for question in dialogue.questions:
+                    hits = recalled(memory, dialogue, question, top_k=len(dialogue.sessions)).hits
+                    assert [int(hit.session_id) for hit in hits] == ranked_by(memory, dialogue, question).tolist()
+            views.close()
 
 
 PINNED = {

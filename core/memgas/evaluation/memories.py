@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from memgas.config import MemGASConfig
 from memgas.evaluation.cached_embedder import CachedEmbedder, Clock
 from memgas.evaluation.dialogues import Dialogue, Question
+from memgas.lexical import tokenize
 from memgas.protocols import LLM
+from memgas.request import Request
+from memgas.scoring import allowed_nodes, read_nodes, score_nodes
 from memgas.types import Digest, NewSession
 
 if TYPE_CHECKING:
@@ -110,9 +113,19 @@ def recalled(
 
 
 def ranked_by(memory: MemGAS, dialogue: Dialogue, question: Question) -> NDArray[np.intp]:
-    """Return the sessions that a memory finds, best first: `(n_found,)`."""
-    found = recalled(memory, dialogue, question, top_k=len(dialogue.sessions))
-    return np.array([int(hit.session_id) for hit in found.hits], dtype=np.intp)
+    """Return all sessions in the order in which `retrieve` gives them: `(n_found,)`.
+
+    By its numeric steps alone: to make a hit of every session, with evidence and reasons, takes ten times as long. That the
+    order is that of `retrieve` is tested.
+    """
+    request = Request(question.text, _NAMESPACE, len(dialogue.sessions), asking_time(dialogue, question))
+    vector, terms = memory.embedder.embed_query(question.text), tokenize(question.text)
+    with memory._workspace.reading(_NAMESPACE) as index:
+        allowed = allowed_nodes(index, index.visible_sessions(), request)
+        readings = read_nodes(index, vector, terms, request)
+        order = score_nodes(readings, allowed, memory.config, top_k=request.top_k).order
+        found = [state.record.session_id for slot in order if (state := index.state(int(slot))) is not None]
+    return np.array([int(session_id) for session_id in found], dtype=np.intp)
 
 
 def extracted_digests(dialogue: Dialogue, *, embedder: CachedEmbedder) -> tuple[Digest, ...]:
