@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
+
+from llama_index.core.async_utils import asyncio_run
 
 from llama_index_memgas._convert import harmless, mark
 from memgas import ClosedError, Hit, InvalidInputError, MemGAS, MemGASError, Turn
@@ -65,24 +68,39 @@ class Shown:
 
 
 def shown_among(memory: MemGAS, scope: Scope, turns: Sequence[Turn]) -> Shown:
-    """Return where turns that a host shows are stored in its conversation; known by message id, or else by their text."""
+    """Return where turns that a host shows are stored in its conversation, looking from its end.
+
+    They are known by message id, or else by their text: as many copies, the newest, as the host shows.
+    """
     if scope.conversation_id is None or not turns:
         return Shown()
-    ids = {turn.id for turn in turns if turn.id is not None}
-    texts = {(turn.speaker, turn.text) for turn in turns}
+    left = Counter(map(_key, turns))
     places: set[tuple[str, int]] = set()
     whole: set[str] = set()
     records = memory.list_sessions(namespace=scope.namespace, conversation_id=scope.conversation_id)
     for record in reversed(records):
         session = memory.get(record.session_id, namespace=scope.namespace)
         there = [(at, turn) for at, turn in enumerate(session.turns) if not turn.is_tombstone]
-        found = [at for at, turn in there if turn.id in ids or (turn.speaker, turn.text) in texts]
+        found = [at for at, turn in reversed(there) if _take(left, turn)]
         if not found:
             break  # what a host shows is the conversation's end
         places.update((record.session_id, at) for at in found)
         if len(found) == len(there):
             whole.add(record.session_id)
     return Shown(frozenset(places), frozenset(whole))
+
+
+def _key(turn: Turn) -> tuple[str, ...]:
+    return (turn.speaker, turn.text) if turn.id is None else (turn.id,)
+
+
+def _take(left: Counter[tuple[str, ...]], turn: Turn) -> bool:
+    """Take a turn out of those that are looked for; tell whether it was one of them."""
+    for key in ((turn.id or "",), (turn.speaker, turn.text)):
+        if left[key] > 0:
+            left[key] -= 1
+            return True
+    return False
 
 
 def recall(
@@ -141,3 +159,20 @@ async def afail_open(what: str, call: Awaitable[T], default: T | None, *, strict
             raise
         _log.warning("%s failed, the run goes on without it: %s", what, type(error).__name__)
         return default
+
+
+def run(work: Coroutine[object, object, T]) -> T:
+    """Wait for something to be done, inside a running event loop or not; what it raises is raised as it is."""
+    done: list[T] = []
+    failed: list[RuntimeError] = []
+
+    async def guarded() -> None:
+        try:
+            done.append(await work)
+        except RuntimeError as error:  # `asyncio_run` takes it for its own trouble, and runs the work again
+            failed.append(error)
+
+    asyncio_run(guarded())
+    for error in failed:
+        raise error
+    return done[0]

@@ -74,7 +74,7 @@ class MemGASMemoryBlock(BaseMemoryBlock[str]):
 
     name: str = "memgas"
     memory: MemGAS = Field(exclude=True, repr=False)
-    namespace: str | NamespaceOf = Field(exclude=True)
+    namespace: str | NamespaceOf = Field(exclude=True, repr=False)
     top_k: int = Field(default=5, ge=1)
     max_tokens: int = Field(default=1_000, ge=1)
     min_score: float = Field(default=MIN_SCORE, ge=0, le=1)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from llama_index.core.async_utils import asyncio_run
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
@@ -14,7 +13,7 @@ from pydantic import PrivateAttr
 
 from llama_index_memgas._convert import content_text
 from llama_index_memgas._models import AnyEmbedder, Model
-from llama_index_memgas._recall import MIN_SCORE, afail_open
+from llama_index_memgas._recall import MIN_SCORE, afail_open, run
 from llama_index_memgas.block import MemGASMemoryBlock, NamespaceOf
 from memgas import InvalidInputError, MemGAS
 
@@ -156,14 +155,35 @@ class MemGASMemory(Memory):
         await super().areset()
         await self.block.aforget(self.session_id)
 
+    # The base class's own twins answer every RuntimeError, ours too, with advice on nested loops.
+
+    def get(self, input: str | ChatMessage | None = None, **block_kwargs: object) -> list[ChatMessage]:
+        """Return the chat's history and what matters of the past."""
+        return run(self.aget(input, **block_kwargs))
+
+    def put(self, message: ChatMessage) -> None:
+        """Add a message, and remember it."""
+        run(self.aput(message))
+
+    def put_messages(self, messages: list[ChatMessage]) -> None:
+        """Add messages, and remember them."""
+        run(self.aput_messages(messages))
+
+    def set(self, messages: list[ChatMessage]) -> None:
+        """Replace the chat's history, and remember what is new in it."""
+        run(self.aset(messages))
+
+    def reset(self) -> None:
+        """Empty the chat and end its sitting; what was remembered stays."""
+        run(self.areset())
+
     def save(self) -> int:
         """Do what `asave` does."""
-        n_stored: int = asyncio_run(self.asave())
-        return n_stored
+        return run(self.asave())
 
     def forget(self) -> None:
         """Do what `aforget` does."""
-        asyncio_run(self.aforget())
+        run(self.aforget())
 
     async def _reconcile(self) -> None:
         """Once, remember what stands in the chat's history and is not stored: a process may have ended in between."""

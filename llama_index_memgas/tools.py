@@ -1,7 +1,5 @@
 """Tools with which an agent searches and mends its own memory."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from llama_index.core.tools import FunctionTool
 from memgas import Hit, MemGAS, MemGASError, NotFoundError, Turn
 from memgas.checks import check_name, is_blank
 
+# No `from __future__ import annotations`: LlamaIndex reads the types of a tool's arguments as they are.
 _log = logging.getLogger("llama_index_memgas")
 _MAX_LIMIT = 20
 Action = Literal["remember", "correct", "forget"]

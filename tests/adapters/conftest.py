@@ -1,4 +1,4 @@
-"""LlamaIndex leaves event loops and database connections unclosed; only its own tests may."""
+"""LlamaIndex leaves event loops and database connections unclosed and calls old names of pydantic's; only its tests may."""
 
 import gc
 import warnings
@@ -12,6 +12,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name.startswith("test_llama_index"):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"))
 
 
 @pytest.fixture(autouse=True, scope="module")
