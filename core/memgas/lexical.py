@@ -299,19 +299,22 @@ class LexicalIndex:
         df = np.array([postings[term].n if term in postings else 0 for term in terms], dtype=np.float64)
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
-    def scores(self, terms: Sequence[str]) -> NDArray[np.float32]:
+    def scores(self, terms: Sequence[str], *, k1: float | None = None, b: float | None = None) -> NDArray[np.float32]:
         """Score every document.
 
         Parameters
         ----------
         terms
             Of the query, from `tokenize`; a repeated term counts as often.
+        k1, b
+            In place of the index's own, this once.
 
         Returns
         -------
         (n_docs,) float32
             At least 0; exactly 0 for documents without any of the terms, unknown or removed ones.
         """
+        k1, b = self._k1 if k1 is None else k1, self._b if b is None else b
         scores = np.zeros(self.n_docs, dtype=np.float32)
         counts = Counter(terms)
         for group, postings in enumerate(self._postings):
@@ -319,8 +322,8 @@ class LexicalIndex:
             if not found:
                 continue
             average = self._n_terms[group] / self._n_members[group]
-            per_term = np.float32(self._k1 * self._b / average)
-            floor = np.float32(self._k1 * (1 - self._b))
+            per_term = np.float32(k1 * b / average)
+            floor = np.float32(k1 * (1 - b))
             for term, idf in zip(found, self.idf(group, found), strict=True):
                 values = postings[term].view()
                 docs = values >> _TF_BITS

@@ -34,6 +34,7 @@ from memgas.digests import Digests
 from memgas.errors import ClosedError, InvalidInputError
 from memgas.fingerprint import Fingerprint
 from memgas.index import total
+from memgas.logs import logged
 from memgas.models import load_embedder
 from memgas.models.calls import SafeEmbedder, SafeLLM
 from memgas.protocols import LLM, Embedder, Store
@@ -44,6 +45,7 @@ from memgas.retrieval import Retrieval
 from memgas.sessions import Sessions
 from memgas.types import GRANULARITIES, JSON, Added, Granularity, Kind, NewSession, Session, SessionRecord, Stats, Turn
 from memgas.where import Where, check_where, matches
+from memgas.why_not import WhyNot, with_verdict
 from memgas.workspace import Workspace, unshare
 
 if TYPE_CHECKING:
@@ -138,6 +140,7 @@ class MemGAS:
 
     # writing
 
+    @logged
     def add(
         self,
         turns: Sequence[Turn],
@@ -179,6 +182,7 @@ class MemGAS:
         """
         return self.add_many([NewSession(turns, session_id, happened_at, metadata, None, kind)], namespace=namespace)[0]
 
+    @logged
     def add_many(
         self,
         sessions: Iterable[NewSession],
@@ -199,6 +203,7 @@ class MemGAS:
         self._fingerprint()
         return self._sessions.add(namespace, sessions, progress)
 
+    @logged
     def append(
         self,
         turns: Turn | Sequence[Turn],
@@ -239,6 +244,7 @@ class MemGAS:
             return self._conversations.converse(namespace, check_name(conversation_id, "conversation_id"), given, at)
         return self._conversations.append(namespace, check_name(session_id, "session_id"), given, at)
 
+    @logged
     def close_session(self, session_id: str, *, namespace: str) -> None:
         """End a session; its digest follows in the background. A closed one stays closed.
 
@@ -249,6 +255,7 @@ class MemGAS:
         """
         self._conversations.close_session(check_name(namespace, "namespace"), check_name(session_id, "session_id"))
 
+    @logged
     def replace_session(
         self,
         turns: Sequence[Turn],
@@ -265,6 +272,7 @@ class MemGAS:
         self._fingerprint()
         return self._sessions.replace(namespace, NewSession(turns, session_id, happened_at, metadata, None, kind))
 
+    @logged
     def digest_pending(self, *, namespace: str | None = None) -> int:
         """Make the digests that are missing or stale, now; return how many were made. None: in every namespace."""
         self._fingerprint()
@@ -273,6 +281,7 @@ class MemGAS:
 
     # forgetting
 
+    @logged
     def delete_turn(self, session_id: str, position: int, *, namespace: str) -> None:
         """Forget one turn. Its place and message id stay, so that nothing is renumbered and a retry does not revive it.
 
@@ -285,20 +294,24 @@ class MemGAS:
         self._fingerprint()
         self._sessions.delete_turn(namespace, check_name(session_id, "session_id"), position)
 
+    @logged
     def delete_session(self, session_id: str, *, namespace: str) -> None:
         """Forget a session; raise NotFoundError if there is none."""
         check_name(namespace, "namespace")
         self._sessions.delete_sessions(namespace, session_id=check_name(session_id, "session_id"))
 
+    @logged
     def delete_conversation(self, conversation_id: str, *, namespace: str) -> None:
         """Forget all sessions of a conversation; one that never was is fine."""
         check_name(namespace, "namespace")
         self._sessions.delete_sessions(namespace, conversation_id=check_name(conversation_id, "conversation_id"))
 
+    @logged
     def delete_namespace(self, namespace: str) -> None:
         """Forget everything of a namespace; one that never was is fine."""
         self._workspace.forget(check_name(namespace, "namespace"))
 
+    @logged
     def erase(self, namespace: str | None = None) -> None:
         """Remove the bytes of what was deleted from the disk; what was not deleted stays. Takes seconds.
 
@@ -319,6 +332,7 @@ class MemGAS:
 
     # reading
 
+    @logged
     def retrieve(  # noqa: PLR0913 (keyword-only options of the public face)
         self,
         query: str,
@@ -346,7 +360,7 @@ class MemGAS:
         top_k
             Most hits.
         asked_at
-            When it is asked, with a time zone: "last week" in the query counts from here. None: now.
+            When it is asked, with a time zone: "two weeks ago" in the query counts from here. None: now.
         since, until
             Bounds on when a session happened, both included.
         min_score
@@ -374,32 +388,69 @@ class MemGAS:
         EmbedderError
             The query could not be embedded.
         """
-        request = Request(
-            check_query(query),
-            check_name(namespace, "namespace"),
-            check_count(top_k, "top_k"),
-            self._clock() if asked_at is None else check_time(asked_at, "asked_at"),
-            None if since is None else check_time(since, "since"),
-            None if until is None else check_time(until, "until"),
-            check_share(min_score, "min_score"),
-            check_where(where),
-            check_session_ids(exclude_sessions),
-            check_places(exclude_turns),
-            check_granularities(granularities),
-            check_kinds(kind),
-        )
-        if filter not in (None, "llm") or (filter == "llm" and self.llm is None):
-            raise InvalidInputError(f'filter must be None, or "llm" with MemGAS(llm=...); got {filter!r}')
-        vector = None if query_vector is None else check_vector(query_vector, self.embedder.n_dims)
+        request = self._request(
+            query, namespace, top_k=top_k, asked_at=asked_at, since=since, until=until, min_score=min_score, where=where,
+            exclude_sessions=exclude_sessions, exclude_turns=exclude_turns, granularities=granularities, kind=kind,
+        )  # fmt: skip
+        vector = self._checked(filter, query_vector)
         if not self._sessions.has_words(request.namespace):
             return self._recalling.nothing(request)
         found = self._recalling.retrieve(request, self._fingerprint(), vector)
         return self._recalling.filtered(found, request.asked_at) if filter == "llm" else found
 
+    @logged
+    def explain(  # noqa: PLR0913 (those of `retrieve`)
+        self,
+        query: str,
+        *,
+        namespace: str,
+        session_id: str,
+        top_k: int = 5,
+        asked_at: datetime | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        min_score: float = 0.0,
+        where: Where | None = None,
+        exclude_sessions: Collection[str] = (),
+        exclude_turns: Collection[tuple[str, int]] = (),
+        granularities: Collection[Granularity | str] = GRANULARITIES,
+        filter: Literal["llm"] | None = None,
+        kind: Kind | None = "chat",
+        query_vector: Sequence[float] | NDArray[np.float32] | None = None,
+    ) -> WhyNot:
+        """Tell why a session is not among the hits of a query: where it was lost, by how much, what would bring it in.
+
+        Parameters
+        ----------
+        session_id
+            The one that is missed. One of another namespace is not found.
+        query, top_k, asked_at, since, until, min_score, where, exclude_sessions, exclude_turns, granularities, filter, \
+        kind, query_vector
+            As for `retrieve`.
+
+        Notes
+        -----
+        Each setting alone is tried on the grid in `settings_grid.py`, the nearest value first; nothing is assumed to be
+        monotone. With `filter="llm"` a session that comes in is asked about once, and one that does not is not.
+        """
+        request = self._request(
+            query, namespace, top_k=top_k, asked_at=asked_at, since=since, until=until, min_score=min_score, where=where,
+            exclude_sessions=exclude_sessions, exclude_turns=exclude_turns, granularities=granularities, kind=kind,
+        )  # fmt: skip
+        vector = self._checked(filter, query_vector)
+        check_name(session_id, "session_id")
+        told = self._recalling.why_not(request, session_id, self._fingerprint(), vector)
+        if filter != "llm" or told.stage != "found":
+            return told
+        found = self._recalling.retrieve(request, self._fingerprint(), vector)
+        return with_verdict(told, self._recalling.filtered(found, request.asked_at).trace.verdict)
+
+    @logged
     def get(self, session_id: str, *, namespace: str) -> Session:
         """Return a session with all its turns; raise NotFoundError if there is none."""
         return self._sessions.get(check_name(namespace, "namespace"), check_name(session_id, "session_id"))
 
+    @logged
     def list_sessions(
         self,
         *,
@@ -426,10 +477,12 @@ class MemGAS:
             and matches(record.metadata, condition)
         ]
 
+    @logged
     def namespaces(self) -> list[str]:
         """List the namespaces that hold anything, sorted."""
         return self._workspace.store.namespaces()
 
+    @logged
     def graph(self, namespace: str) -> nx.Graph[str]:
         """Return the association graph: unit ids with `session_id`, `granularity`, `position`; edges with `similarity`."""
         import networkx
@@ -448,6 +501,7 @@ class MemGAS:
                     graph.add_edge(edge.source, edge.target, similarity=edge.similarity)
         return graph
 
+    @logged
     def stats(self, namespace: str | None = None) -> Stats:
         """Count what is held. None: all namespaces together."""
         names = self.namespaces() if namespace is None else [check_name(namespace, "namespace")]
@@ -459,6 +513,7 @@ class MemGAS:
 
     # moving
 
+    @logged
     def export_jsonl(self, target: str | os.PathLike[str] | IO[str], *, namespace: str) -> int:
         """Write a namespace as JSONL, a session a line; return the number of sessions."""
         check_name(namespace, "namespace")
@@ -469,6 +524,7 @@ class MemGAS:
         with Path(target).open("w", encoding="utf-8") as file:
             return transfer.write_lines(file, lines)
 
+    @logged
     def import_jsonl(
         self,
         source: str | os.PathLike[str] | Iterable[str],
@@ -497,10 +553,12 @@ class MemGAS:
 
     # care
 
+    @logged
     def check(self) -> list[str]:
         """List what is wrong with the store, in words; nothing when all is well."""
         return self._workspace.store.check()
 
+    @logged
     def repair(self) -> list[str]:
         """Mend what `check` finds as far as possible; list what was done."""
         return self._workspace.store.repair()
@@ -543,6 +601,35 @@ class MemGAS:
             raise ClosedError("this memory is closed; open it again with MemGAS(...)")
         return self._shared
 
+    def _request(
+        self, query: str, namespace: str, *, top_k: int, asked_at: datetime | None, since: datetime | None,
+        until: datetime | None, min_score: float, where: Where | None, exclude_sessions: Collection[str],
+        exclude_turns: Collection[tuple[str, int]], granularities: Collection[Granularity | str], kind: Kind | None,
+    ) -> Request:  # fmt: skip
+        """Check the arguments of `retrieve`."""
+        return Request(
+            check_query(query),
+            check_name(namespace, "namespace"),
+            check_count(top_k, "top_k"),
+            self._clock() if asked_at is None else check_time(asked_at, "asked_at"),
+            None if since is None else check_time(since, "since"),
+            None if until is None else check_time(until, "until"),
+            check_share(min_score, "min_score"),
+            check_where(where),
+            check_session_ids(exclude_sessions),
+            check_places(exclude_turns),
+            check_granularities(granularities),
+            check_kinds(kind),
+        )
+
+    def _checked(
+        self, filter: Literal["llm"] | None, query_vector: Sequence[float] | NDArray[np.float32] | None
+    ) -> NDArray[np.float32] | None:
+        """Check the other arguments of `retrieve`; return the vector."""
+        if filter not in (None, "llm") or (filter == "llm" and self.llm is None):
+            raise InvalidInputError(f'filter must be None, or "llm" with MemGAS(llm=...); got {filter!r}')
+        return None if query_vector is None else check_vector(query_vector, self.embedder.n_dims)
+
     def _fingerprint(self) -> Fingerprint:
         """Return the store's fingerprint, checked once against the embedder."""
         if self._known is None:
@@ -561,6 +648,7 @@ class MemGAS:
     adelete_namespace = twin(delete_namespace)
     aerase = twin(erase)
     aretrieve = twin(retrieve)
+    aexplain = twin(explain)
     aget = twin(get)
     alist_sessions = twin(list_sessions)
     anamespaces = twin(namespaces)

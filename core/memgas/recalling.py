@@ -17,6 +17,7 @@ from memgas.fingerprint import Fingerprint
 from memgas.hits import HitDraft, absolute_score, draft_hit, item_text, paths_to, seeds_of, with_same_matter, with_words
 from memgas.index import NamespaceIndex
 from memgas.lexical import tokenize
+from memgas.losing import open_case, smallest_changes
 from memgas.prompts import filter_prompt
 from memgas.protocols import LLM, Embedder
 from memgas.reasons import best_units, reasons_for
@@ -24,6 +25,7 @@ from memgas.request import Request
 from memgas.retrieval import Retrieval
 from memgas.scoring import Readings, Scores, allowed_nodes, read_nodes, routes_of, score_nodes
 from memgas.types import FilterVerdict, Trace
+from memgas.why_not import WhyNot
 from memgas.workspace import Workspace
 
 
@@ -110,6 +112,30 @@ class Recalling:
             degraded=found.trace.degraded if verdict.kept is not None else (*found.trace.degraded, verdict.note),
         )  # fmt: skip
         return replace(found, hits=hits, trace=trace)
+
+    def why_not(
+        self, request: Request, session_id: str, fingerprint: Fingerprint,
+        query_vector: NDArray[np.float32] | None = None,
+    ) -> WhyNot:  # fmt: skip
+        """Tell at which stage a session was lost, and what would bring it in."""
+        workspace = self._open()
+        missing = WhyNot(request.query, request.namespace, session_id, "not_found", request.top_k)
+        with workspace.reading(request.namespace) as index:
+            if index.visible(session_id) is None:
+                return missing
+        vector = self._embedder.embed_query(request.query) if query_vector is None else query_vector
+        with workspace.reading(request.namespace) as index:
+            if index.visible(session_id) is None:
+                return missing
+            terms = tokenize(request.query)
+            case, told = open_case(
+                index, session_id, request, vector, terms, fingerprint=fingerprint, config=self._config
+            )
+        if told.stage == "found":
+            return told
+        changes, unhelpful = smallest_changes(case)
+        note = "" if changes else "nothing tried brings it in alone: more than one thing keeps it out"
+        return replace(told, changes=changes, unhelpful=unhelpful, note=note)
 
     def _rank(
         self, index: NamespaceIndex, request: Request, vector: NDArray[np.float32], terms: list[str],
