@@ -145,7 +145,7 @@ def _figures(report: Report, curve: str) -> Iterator[tuple[str, str]]:
     by_k = {row.name: [float(v) for v in 100.0 * row.measures[:, recalls].mean(axis=0)] for row in drawn}
     yield "recall_all by k", line_plot(by_k, [str(k) for k in report.ks], unit="k")
     by_type = {
-        f"{name or group}": {
+        (f"type {name}" if name else group): {
             row.name: float(100.0 * row.measures[mask, recalls[0]].mean()) for row in drawn[:_MOST_BARS]
         }
         for (group, name), mask in report.slices().items()
