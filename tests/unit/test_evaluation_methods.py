@@ -76,7 +76,7 @@ def views_of(*texts: str | Sequence[str], ask: Sequence[str] = ("loom",), embedd
 
 def rank(name: str, views: Views) -> list[list[int]]:
     method = METHODS[name]
-    assert not isinstance(method, BestOf)
+    assert isinstance(method, Method)
     return [order.tolist() for order in method.rank(views).orders]
 
 
@@ -217,7 +217,7 @@ def test_best_of_takes_the_stronger_form_at_each_cut_off() -> None:
     """A baseline's row is its strongest form at each k, ties to the one that is best at 3, and says which they are."""
     data = read_locomo(FIXTURES / "locomo_tiny.json")
     forms: tuple[Method, ...] = (Fixed("late", [5, 4, 1, 0, 2, 3]), Fixed("early", [3, 0, 2, 1, 4, 5]))
-    rows = [BestOf("fixed", forms), *forms]
+    rows: list[str | Method | BestOf | OracleOf] = [BestOf("fixed", forms), *forms]
     report = evaluate(data, rows, embedder=FrozenEmbedder(), ks=(1, 3, 6), summaries="from-file")
     fixed, late, early = report.methods
     assert (fixed.name, fixed.chosen) == ("fixed", "early")
