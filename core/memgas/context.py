@@ -29,7 +29,7 @@ def render_context(hits: Sequence[Hit], *, max_tokens: int, count_tokens: CountT
     """Render hits as text for the answering model.
 
     The budget is spent in rank order on evidence, a session's turns together under its date, then in rank order on
-    summaries. Of a session whose turns do not all fit, the best ones are shown, and "…" where turns are missing between
+    what summaries add to it. Of a session whose turns do not all fit, the best ones are shown, and "…" where turns are missing between
     them. Sessions that speak of the same matter say which is older and which is newer. Every line of memory text is
     quoted with `>`, so that none can pass for a heading or, indented as it is, for another speaker.
 
@@ -63,11 +63,19 @@ def render_context(hits: Sequence[Hit], *, max_tokens: int, count_tokens: CountT
                 shown = trial
                 break
     for rank, hit in enumerate(hits):
-        if hit.summary.strip():
-            trial = {**shown, rank: replace(shown.get(rank, _Shown()), summary=hit.summary)}
+        so_far = shown.get(rank, _Shown())
+        if summary := _unsaid(hit, so_far):
+            trial = {**shown, rank: replace(so_far, summary=summary)}
             if count_tokens(_render(hits, trial)) <= max_tokens:
                 shown = trial
     return _render(hits, shown) if shown else _cut_best(hits, max_tokens, count_tokens)
+
+
+def _unsaid(hit: Hit, shown: _Shown) -> str:
+    """Return the lines of a summary that the evidence shown does not say itself: an extracted one quotes the turns."""
+    said = " ".join(" ".join(hit.evidence[place].turn.text.split()) for place in shown.evidence)
+    lines = [line for line in hit.summary.splitlines() if line.strip()]
+    return "\n".join(line for line in lines if " ".join(line.partition(": ")[2].split() or line.split()) not in said)
 
 
 def _ways_to_show(hit: Hit) -> Iterator[_Shown]:
