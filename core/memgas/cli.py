@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TextIO, TypeVar, cast
 
 import click
 
@@ -203,15 +203,66 @@ def search(
 @main.command()
 @click.argument("query")
 @NAMESPACE
-@click.option("-k", "--top-k", default=5, show_default=True, help="Most sessions to show.")
+@click.option("-k", "--top-k", default=5, show_default=True, help="Most sessions to find.")
+@click.option(
+    "--session", "session_id", metavar="ID", help="Tell why this session is not among them, and what would help."
+)
 @store_options
 @AS_JSON
-def explain(*, query: str, namespace: str, top_k: int, path: str, embedder: str, as_json: bool) -> None:
-    """Show what was decided for QUERY: router weights, seeds, paths, filter."""
+def explain(
+    *, query: str, namespace: str, top_k: int, session_id: str | None, path: str, embedder: str, as_json: bool
+) -> None:
+    """Show what was decided for QUERY: router weights, seeds, and for each hit its scores and its path.
+
+    With --session: where that session was lost, by how much, and the smallest change that brings it in.
+    """
     with opened(path, embedder) as memory:
-        found = memory.retrieve(query, namespace=namespace, top_k=top_k)
-    explanation = found.explain()
+        if session_id is not None:
+            told = memory.explain(query, namespace=namespace, session_id=session_id, top_k=top_k)
+            show(told.as_dict(), told.lines(), as_json=as_json)
+            return
+        explanation = memory.retrieve(query, namespace=namespace, top_k=top_k).explain()
     show(explanation.as_dict(), explanation.lines(), as_json=as_json)
+
+
+@main.command()
+@NAMESPACE
+@click.option(
+    "-o", "--out", required=True, metavar="FILE", help="*.html, *.png, *.svg, *.json; a graph also *.graphml."
+)
+@click.option(
+    "--of",
+    "what",
+    type=click.Choice(["associations", "degrees", "similarities", "router"]),
+    default="associations",
+    show_default=True,
+    help="The graph; how many associations units have; similarities with the fitted mixture; router weights.",
+)
+@click.option(
+    "--by", type=click.Choice(["unit", "session"]), help="What a node of the graph is; units while they are few."
+)
+@click.option("--session", "session_id", metavar="ID", help="Whose similarities; the newest session's when left out.")
+@click.option("-q", "--query", "queries", multiple=True, metavar="TEXT", help="For router weights; may be repeated.")
+@store_options
+def graph(
+    *, namespace: str, out: str, what: str, by: Literal["unit", "session"] | None, session_id: str | None,
+    queries: tuple[str, ...], path: str, embedder: str,
+) -> None:  # fmt: skip
+    """Draw a namespace: its association graph, or a chart of it."""
+    from memgas import pictures
+
+    with opened(path, embedder) as memory:
+        if namespace not in memory.namespaces():
+            raise NotFoundError(f"there is no namespace {namespace!r} in {path}")
+        if what == "degrees":
+            pictures.write_degrees(memory, namespace, out)
+        elif what == "similarities":
+            pictures.write_similarities(memory, namespace, out, session_id=session_id)
+        elif what == "router":
+            pictures.write_router(memory, namespace, queries, out)
+        else:
+            pictures.write_graph(memory, namespace, out, by=by)
+    click.echo(f"written to {out}", err=True)
 
 
 @main.command("export")

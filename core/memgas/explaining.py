@@ -98,7 +98,8 @@ def reason_lines(reason: Reason) -> Iterator[str]:
 def path_line(path: Path) -> str:
     """Return how a session was reached, in one line."""
     if len(path.steps) == 1:
-        return f"best unit: {unit_name(path.steps[0])}, reached by no association"
+        what = "a seed itself" if path.steps[0].score > 0 else "reached by no association, best unit"
+        return f"{what}: {unit_name(path.steps[0])}"
     links = [
         f" -{similarity:.2f}-> {unit_name(step)}"
         for step, similarity in zip(path.steps[1:], path.similarities, strict=True)
