@@ -1,4 +1,4 @@
-# ruff: noqa: D102
+# ruff: noqa: ANN401, D102
 """A scripted model for LlamaIndex's hosts, and a memory with a past. Run on llama-index-core 0.13 and 0.14."""
 
 from collections import deque
@@ -85,23 +85,23 @@ class Model(FunctionCallingLLM):
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         return self.complete(prompt)
 
-    def stream_complete(self, prompt: str, **kwargs: object) -> Generator[CompletionResponse, None, None]:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: object
+    ) -> Generator[CompletionResponse, None, None]:
         raise NotImplementedError
 
-    async def astream_complete(self, prompt: str, **kwargs: object) -> AsyncGenerator[CompletionResponse, None]:
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: object
+    ) -> AsyncGenerator[CompletionResponse, None]:
         raise NotImplementedError
 
-    def _prepare_chat_with_tools(
-        self,
-        tools: object,
-        user_msg: object = None,
-        chat_history: Sequence[ChatMessage] | None = None,
-        **kwargs: object,
+    def _prepare_chat_with_tools(  # type: ignore[override]  # the rest is among the keywords
+        self, tools: object, user_msg: object = None, chat_history: list[ChatMessage] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         return {"messages": list(chat_history or [])}
 
     def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: object
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         calls = response.message.additional_kwargs.get("tool_calls", [])
         return [

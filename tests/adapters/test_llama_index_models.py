@@ -131,6 +131,7 @@ def test_settings_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Asked.n_times == 2
 
 
+@pytest.mark.slow
 def test_needs_neither_openai_nor_network() -> None:
     """Import, retriever, query engine and memory work with no OpenAI package and no network, and set no default models."""
     code = f"""
