@@ -142,6 +142,12 @@ class AssociationGraph:
             index, slots, weight = index[exists], slots[exists], weight[exists]
         return index, self._other[slots].astype(np.intp), weight
 
+    def edges(self) -> tuple[IndexArray, IndexArray, FloatArray]:
+        """Return all edges once: their ends, the higher node first, and weights, each `(n_edges,)`."""
+        here, there = self._node[: self._n_slots], self._other[: self._n_slots]
+        slots = np.flatnonzero((here > there) & (self._weight[: self._n_slots] > 0))
+        return here[slots].astype(np.intp), there[slots].astype(np.intp), self._weight[slots]
+
     def to_csr(self) -> csr_array:
         """Return the symmetric adjacency matrix `(n_nodes, n_nodes)`, float64."""
         from scipy.sparse import csr_array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +61,23 @@ def absolute_score(
     fingerprint: Fingerprint,
 ) -> float:  # fmt: skip
     """Return the absolute score of a session: its best unit's."""
-    nodes = np.array([node for node in state.all_nodes() if allowed[node]], np.intp)
+    return absolute_scores_of(index, [state], readings, allowed, terms, fingerprint)[0]
+
+
+def absolute_scores_of(
+    index: NamespaceIndex, states: Sequence[SessionState], readings: Readings, allowed: NDArray[np.bool_],
+    terms: list[str], fingerprint: Fingerprint,
+) -> list[float]:  # fmt: skip
+    """Return the absolute scores of sessions: each its best unit's; 0 where no unit is allowed."""
+    by_state = [state.all_nodes() for state in states]
+    nodes = np.array(list(chain.from_iterable(by_state)), np.intp)
+    owner = np.repeat(np.arange(len(states)), [len(own) for own in by_state])
+    nodes, owner = nodes[allowed[nodes]], owner[allowed[nodes]]
+    best = np.zeros(len(states))
     coverage = index.lexical.coverage(terms, nodes)
-    return float(absolute_scores(readings.cosines[nodes], coverage, fingerprint).max(initial=0.0))
+    np.maximum.at(best, owner, absolute_scores(readings.cosines[nodes], coverage, fingerprint))
+    scores: list[float] = best.tolist()
+    return scores
 
 
 def paths_to(

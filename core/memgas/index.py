@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from memgas.graph import AssociationGraph
 from memgas.growth import NO_ID, TOMBSTONE, TurnKey, turn_key
 from memgas.lexical import LexicalIndex, tokenize
+from memgas.ranking import cells_of, units_by_granularity
+from memgas.slots import SessionTable
 from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
 from memgas.units import turns_of
 
@@ -54,6 +56,22 @@ class SessionState:
         return [node for by_position in self.nodes.values() for node in by_position.values()]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """How the nodes of a mirror lie.
+
+    Attributes
+    ----------
+    units : n_granularities arrays (n_units_g,)
+        The nodes that are alive.
+    cells : (n_nodes,) intp
+        Where each node's score is gathered: by session slot and granularity.
+    """
+
+    units: tuple[NDArray[np.intp], ...]
+    cells: NDArray[np.intp]
+
+
 class NamespaceIndex:
     """The mirror of one namespace.
 
@@ -76,6 +94,8 @@ class NamespaceIndex:
         Over nodes; a node is a unit, alive or not.
     lexical
         BM25 over nodes, grouped by granularity.
+    by_slot
+        Columns over the sessions' slots.
     """
 
     def __init__(self, namespace: str, n_dims: int, *, k1: float, b: float) -> None:
@@ -97,8 +117,10 @@ class NamespaceIndex:
         self._windows = np.zeros((0, n_dims), np.float32)
         self._window_node = np.zeros(0, np.int32)
         self.n_windows = 0
+        self.by_slot = SessionTable()
         self._waiting: dict[str, list[tuple[int, float]]] = {}
-        self._staged: set[int] = set()
+        self._conversations: dict[str, list[SessionState]] = {}
+        self._layout: Layout | None = None
 
     # what is held
 
@@ -159,60 +181,67 @@ class NamespaceIndex:
 
     def conversation(self, conversation_id: str) -> list[SessionState]:
         """Return the sessions of a conversation, oldest first."""
-        states = [s for s in self.sessions.values() if s.record.conversation_id == conversation_id]
-        return sorted(states, key=lambda state: state.record.sequence)
+        return sorted(self._conversations.get(conversation_id, ()), key=lambda state: state.record.sequence)
 
     @property
     def is_staging(self) -> bool:
         """Whether it holds what is not stored yet."""
-        return bool(self._staged)
+        return self.by_slot.is_staging
 
     def visible(self, session_id: str) -> SessionState | None:
         """Return a session that is stored; None when there is none."""
         state = self.sessions.get(session_id)
-        return None if state is None or state.slot in self._staged else state
+        return None if state is None or self.by_slot.is_staged[state.slot] else state
 
     def visible_sessions(self) -> list[SessionState]:
         """Return the sessions that are stored, oldest first."""
-        states = [state for state in self.sessions.values() if state.slot not in self._staged]
-        return sorted(states, key=lambda state: state.record.sequence)
+        states = (self._slots[slot] for slot in self.by_slot.in_order().tolist())
+        return [state for state in states if state is not None]
 
     @property
     def has_words(self) -> bool:
         """Whether anything that is stored has text."""
-        words = self.session[self.alive]
-        return bool(len(words)) and not (self._staged and set(words.tolist()) <= self._staged)
+        if not self.is_staging:
+            return bool(self.alive.any())
+        return bool((self.alive & ~self.by_slot.is_staged[self.session]).any())
 
     def n_older(self, sequence: int) -> int:
         """Count the sessions that are older than a sequence number."""
-        return sum(state.record.sequence < sequence for state in self.sessions.values())
+        return self.by_slot.n_older(sequence)
+
+    def of_sequence(self, sequence: int) -> SessionState | None:
+        """Return the session with a sequence number, stored or not."""
+        slot = self.by_slot.slot_of(sequence)
+        return None if slot is None else self._slots[slot]
 
     def candidates_for(self, record: SessionRecord) -> NDArray[np.bool_]:
         """Return which nodes a session's units may be associated with, `(n_nodes,)`: others', younger staged ones not."""
-        hidden = [
-            slot
-            for slot, state in enumerate(self._slots)
-            if state is not None
-            and (
-                state.record.sequence == record.sequence
-                or (slot in self._staged and state.record.sequence > record.sequence)
-            )
-        ]
+        sequence = self.by_slot.sequence
+        is_hidden = (sequence == record.sequence) | (self.by_slot.is_staged & (sequence > record.sequence))
         allowed: NDArray[np.bool_] = self.alive.copy()
-        if hidden:
-            allowed &= ~np.isin(self.session, hidden)
+        if is_hidden.any():
+            allowed &= ~is_hidden[self.session]
         return allowed
+
+    @property
+    def layout(self) -> Layout:
+        """How the nodes lie, until the mirror changes."""
+        if self._layout is None:
+            self._layout = Layout(
+                units_by_granularity(self.granularity, self.alive), cells_of(self.session, self.granularity)
+            )
+        return self._layout
 
     def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the cosine of each node to a normalised query `(n_dims,)`: `(n_nodes,)`, the best of its windows."""
         cosines: NDArray[np.float32] = self.vectors @ query
         if self.n_windows:
+            # The windows of a unit stand together.
             owners = self._window_node[: self.n_windows]
-            current = owners >= 0
-            by_window = (self._windows[: self.n_windows] @ query)[current]
-            owners = owners[current]
-            cosines[owners] = -1.0
-            np.maximum.at(cosines, owners, by_window)
+            starts = np.flatnonzero(np.diff(owners, prepend=-2))
+            best = np.maximum.reduceat(self._windows[: self.n_windows] @ query, starts)
+            current = owners[starts] >= 0
+            cosines[owners[starts][current]] = best[current]
         return cosines
 
     def windows_of(self, node: int) -> NDArray[np.float32]:
@@ -222,26 +251,28 @@ class NamespaceIndex:
 
     def associations(self) -> Iterator[Association]:
         """Yield every association between visible units, once."""
-        adjacency = self.graph.to_csr().tocoo()
-        for source, target, weight in zip(adjacency.row, adjacency.col, adjacency.data, strict=True):
-            if source > target and self._alive[source] and self._alive[target]:
-                yield Association(self._ids[source], self._ids[target], float(weight))
+        edges = (column.tolist() for column in self._visible_edges())
+        for source, target, weight in zip(*edges, strict=True):
+            yield Association(self._ids[source], self._ids[target], weight)
+
+    def _visible_edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+        sources, targets, weights = self.graph.edges()
+        is_shown = self.alive[sources] & self.alive[targets]
+        return sources[is_shown], targets[is_shown], weights[is_shown]
 
     def stats(self) -> Stats:
         """Count what is visible."""
         states = self.visible_sessions()
-        n_units = {
-            g.value: sum(bool(self._alive[node]) for state in states for node in state.nodes[g].values())
-            for g in GRANULARITIES
-        }
+        is_shown = self.alive & self.by_slot.is_visible[self.session]
+        n_units = np.bincount(self.granularity[is_shown], minlength=len(GRANULARITIES)).tolist()
         return Stats(
             int(self.head is not None),
             len(states),
             sum(state.record.is_open for state in states),
             sum(state.record.is_pending for state in states),
             sum(state.n_turns for state in states),
-            n_units,
-            sum(1 for _ in self.associations()),
+            {g.value: n_units[g.axis] for g in GRANULARITIES},
+            len(self._visible_edges()[0]),
             int((self._window_node[: self.n_windows] >= 0).sum()),
         )
 
@@ -255,14 +286,16 @@ class NamespaceIndex:
     def stage(self, batch: Batch) -> None:
         """Take over new sessions that are not stored yet: they count in the statistics, and are not to be returned."""
         self._take(batch)
-        self._staged.update(self.sessions[record.session_id].slot for record in batch.records)
+        for record in batch.records:
+            self.by_slot.stage(self.sessions[record.session_id].slot)
 
     def publish(self, head: Head) -> None:
         """Make visible what was staged: it is stored."""
-        self._staged.clear()
+        self.by_slot.publish()
         self.head = head
 
     def _take(self, batch: Batch) -> None:
+        self._layout = None
         for record in batch.records:
             self._apply_record(record)
         nodes = np.array([self._put_unit(unit) for unit in batch.units], np.intp)
@@ -274,7 +307,7 @@ class NamespaceIndex:
 
     def _apply_record(self, record: SessionRecord) -> None:
         if record.is_deleted:
-            for gone in [s for s in self.sessions.values() if s.record.sequence == record.sequence]:
+            if (gone := self.of_sequence(record.sequence)) is not None:
                 self._drop_session(gone)
             return
         state = self.sessions.get(record.session_id)
@@ -285,16 +318,22 @@ class NamespaceIndex:
             state = SessionState(record, len(self._slots))
             self._slots.append(state)
             self.sessions[record.session_id] = state
+            if record.conversation_id is not None:
+                self._conversations.setdefault(record.conversation_id, []).append(state)
         elif state.record.generation != record.generation:
             self._drop_nodes(state.all_nodes())
             state.nodes = {g: {} for g in GRANULARITIES}
             state.keys, state.exchange_starts, state.last_exchange = [], {}, None
         state.record = record
+        self.by_slot.put(state.slot, record)
 
     def _drop_session(self, state: SessionState) -> None:
         self._drop_nodes(state.all_nodes())
         self._slots[state.slot] = None
+        self.by_slot.drop(state.slot)
         del self.sessions[state.record.session_id]
+        if state.record.conversation_id is not None:
+            self._conversations[state.record.conversation_id].remove(state)
 
     def _put_unit(self, unit: MemoryUnit) -> int:
         """Make or renew a unit's node."""

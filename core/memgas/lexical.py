@@ -181,6 +181,12 @@ class _Posting:
         """Return the values, `(n,)`; good until the next change."""
         return self._values[: self.n]
 
+    def holds(self, docs: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Tell which of some documents are among these, `(n_asked,)`."""
+        at = np.searchsorted(self.view(), docs << _TF_BITS)
+        found: NDArray[np.bool_] = self._values[np.minimum(at, self.n - 1)] >> _TF_BITS == docs
+        return found
+
     def insert(self, value: int) -> None:
         """Put in a value whose document is not there yet."""
         n = self.n
@@ -354,16 +360,15 @@ class LexicalIndex:
         """
         docs = np.asarray(docs, dtype=np.intp)
         n = int(self._n_members.sum())
-        held = np.zeros(self.n_docs + 1, dtype=np.float64)  # the last one stands for unknown documents
+        held = np.zeros(len(docs), dtype=np.float64)
         total = 0.0
         for term in dict.fromkeys(terms):
             found = [postings[term] for postings in self._postings if term in postings]
             weight = np.log1p((n + _PRIOR_DOCS) / (sum(posting.n for posting in found) + 1))
             total += weight
             for posting in found:
-                held[posting.view() >> _TF_BITS] += weight
-        known = np.where((docs >= 0) & (docs < self.n_docs), docs, self.n_docs)
-        shares: NDArray[np.float32] = np.minimum(held[known] / (total or 1.0), 1.0).astype(np.float32)
+                held[posting.holds(docs)] += weight
+        shares: NDArray[np.float32] = np.minimum(held / (total or 1.0), 1.0).astype(np.float32)
         return shares
 
     def _reserve(self, n_docs: int) -> None:

@@ -170,8 +170,7 @@ def _standing(
     index: NamespaceIndex, state: SessionState, request: Request, readings: Readings, terms: list[str],
     *, fingerprint: Fingerprint, config: MemGASConfig,
 ) -> Standing:  # fmt: skip
-    admitted = [other for other in index.visible_sessions() if request.admits(other)]
-    allowed = allowed_nodes(index, admitted, request)
+    allowed = allowed_nodes(index, request)
     is_admitted = request.admits(state)
     if not any(allowed[node] for node in state.all_nodes()):
         return Standing(request, allowed, None, is_admitted)

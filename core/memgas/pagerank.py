@@ -104,7 +104,7 @@ def push_pagerank(
     Returns
     -------
     nodes : (n_reached,) intp
-        The seeds first, then in the order they were reached.
+        Ascending.
     scores : (n_reached,) float64
         Never above the exact scores. What they lack to the sum of 1 is the L1 error, at most `tolerance`.
 
@@ -129,20 +129,20 @@ def push_pagerank(
     scores, residual = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
     is_reached = np.zeros(graph.n_nodes, np.bool_)
     residual[seeds], is_reached[seeds] = start, True
-    reached = seeds
-    while len(frontier := _frontier(reached, residual[reached], damping, tolerance)):
+    while len(frontier := _frontier(residual, int(np.count_nonzero(is_reached)), damping, tolerance)):
         mass = residual[frontier]
         residual[frontier] = 0.0
         scores[frontier] += (1 - damping) * mass
         leaving = strength[frontier]
         is_dangling = leaving == 0
-        residual[seeds] += damping * mass[is_dangling].sum() * start
-        per_weight = damping * mass / np.where(is_dangling, 1.0, leaving)
+        if is_dangling.any():
+            residual[seeds] += damping * mass[is_dangling].sum() * start
+            leaving[is_dangling] = 1.0
+        per_weight = damping * mass / leaving
         index, neighbour, weight = graph.neighbours(frontier)
         np.add.at(residual, neighbour, per_weight[index] * weight if weighted else per_weight[index])
-        fresh = _distinct(neighbour[~is_reached[neighbour]], graph.n_nodes)
-        is_reached[fresh] = True
-        reached = np.concatenate([reached, fresh])
+        is_reached[neighbour] = True
+    reached = np.flatnonzero(is_reached)
     return reached, scores[reached] + (1 - damping) * residual[reached]
 
 
@@ -270,18 +270,10 @@ def _normalised(personalization: FloatArray) -> FloatArray:
     return start
 
 
-def _frontier(reached: IndexArray, residual: FloatArray, damping: float, tolerance: float) -> IndexArray:
+def _frontier(residual: FloatArray, n_reached: int, damping: float, tolerance: float) -> IndexArray:
     """Choose the nodes to push: those whose residual is more than its share of the tolerance.
 
     When none is left, stopping loses `damping` times the residuals, which is within the tolerance. The rule looks at each
     node alone, so that a node's score does not depend on its number, as a choice of the largest would through ties.
     """
-    return reached[residual * (damping * len(reached)) > tolerance]
-
-
-def _distinct(nodes: IndexArray, n_nodes: int) -> IndexArray:
-    """Drop repeats without sorting: of equal nodes, the one that wrote its place last stays."""
-    place = np.empty(n_nodes, np.intp)
-    place[nodes] = np.arange(len(nodes))
-    distinct: IndexArray = nodes[place[nodes] == np.arange(len(nodes))]
-    return distinct
+    return np.flatnonzero(residual * (damping * n_reached) > tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,11 +90,15 @@ def _standardised(values: NDArray[np.floating]) -> tuple[FloatArray, tuple[float
     return wide, (mean, deviation)
 
 
+def units_by_granularity(granularity: NDArray[np.int8], alive: BoolArray) -> tuple[IndexArray, ...]:
+    """Return the units of each granularity that are alive: n_granularities arrays `(n_units_g,)`, ascending."""
+    return tuple(np.flatnonzero((granularity == g.axis) & alive) for g in GRANULARITIES)
+
+
 def unit_similarities(
     cosines: NDArray[np.floating],
     lexical: NDArray[np.floating],
-    granularity: NDArray[np.int8],
-    alive: BoolArray,
+    units: Sequence[IndexArray],
     *,
     lexical_weight: float,
 ) -> tuple[FloatArray, tuple[Scale, ...]]:
@@ -103,10 +108,8 @@ def unit_similarities(
     ----------
     cosines, lexical : (n_units,)
         Cosine to the query, and BM25.
-    granularity : (n_units,) int8
-        Axis of each unit's granularity.
-    alive : (n_units,) bool
-        The units whose mean and spread count.
+    units : n_granularities arrays (n_units_g,)
+        The units of each granularity that are alive: whose mean and spread count.
     lexical_weight
         0: the cosine alone, raw, as in the published code.
 
@@ -117,18 +120,18 @@ def unit_similarities(
     scales
         For each granularity, what they were made with.
     """
-    if lexical_weight == 0:
-        raw = Scale((0.0, 1.0), (0.0, 0.0), (0.0, 1.0), 0.0)
-        return np.where(alive, cosines, 0.0).astype(np.float64), (raw,) * len(GRANULARITIES)
     similarities = np.zeros(len(cosines))
+    if lexical_weight == 0:
+        for own in units:
+            similarities[own] = cosines[own]
+        return similarities, (Scale((0.0, 1.0), (0.0, 0.0), (0.0, 1.0), 0.0),) * len(units)
     scales = []
-    for axis in range(len(GRANULARITIES)):
-        units = np.flatnonzero((granularity == axis) & alive)
-        by_meaning, of_meaning = _standardised(cosines[units])
-        by_words, of_words = _standardised(lexical[units])
+    for own in units:
+        by_meaning, of_meaning = _standardised(cosines[own])
+        by_words, of_words = _standardised(lexical[own])
         # Where the two cancel out, what is left is rounding, not a difference.
         both = np.round(by_meaning + lexical_weight * by_words, 9)
-        similarities[units], of_both = _standardised(both)
+        similarities[own], of_both = _standardised(both)
         scales.append(Scale(of_meaning, of_words, of_both, lexical_weight))
     return similarities, tuple(scales)
 
@@ -136,8 +139,7 @@ def unit_similarities(
 def add_associations(
     similarities: FloatArray,
     flow: FloatArray,
-    granularity: NDArray[np.int8],
-    alive: BoolArray,
+    units: Sequence[IndexArray],
     *,
     association_weight: float,
 ) -> FloatArray:
@@ -152,9 +154,8 @@ def add_associations(
         Standardised per granularity.
     flow : (n_units,) float64
         Mass that came over an edge and not from the restart: `max(0, rank - (1 - damping) · personalization)`.
-    granularity : (n_units,) int8
-    alive : (n_units,) bool
-        Which units count in the statistics.
+    units : n_granularities arrays (n_units_g,)
+        The units of each granularity that count in the statistics.
     association_weight
         0: the similarities themselves.
 
@@ -166,9 +167,8 @@ def add_associations(
     if association_weight == 0:
         return added
     root = np.sqrt(flow)
-    for axis in range(len(GRANULARITIES)):
-        units = np.flatnonzero((granularity == axis) & alive)
-        added[units] += association_weight * standardise(root[units], None)
+    for own in units:
+        added[own] += association_weight * standardise(root[own], None)
     return added
 
 
@@ -196,10 +196,9 @@ def choose_seeds(
         Their scores, clipped at 0 and normalised to the sum of 1; equal shares when all are 0.
     """
     candidates = np.flatnonzero(allowed)
-    values = scores[candidates]
-    if n_seeds < len(values):
-        lowest = np.partition(values, len(values) - n_seeds)[len(values) - n_seeds]
-        candidates = candidates[values >= lowest]
+    if n_seeds < len(candidates):
+        values = np.where(allowed, scores, -np.inf)
+        candidates = np.flatnonzero(values >= np.partition(values, len(values) - n_seeds)[len(values) - n_seeds])
     seeds = candidates[np.lexsort((age[candidates], -scores[candidates]))][:n_seeds]
     clipped = np.maximum(scores[seeds], 0.0)
     highest = clipped.max(initial=0.0)
@@ -209,23 +208,24 @@ def choose_seeds(
     return seeds, clipped / clipped.sum()
 
 
+def cells_of(session: NDArray[np.integer], granularity: NDArray[np.int8]) -> IndexArray:
+    """Return where the score of each unit is gathered: `session · n_granularities + granularity`, `(n_units,)`."""
+    cells: IndexArray = session.astype(np.intp)
+    cells *= len(GRANULARITIES)
+    cells += granularity
+    return cells
+
+
 def session_scores(
-    scores: FloatArray,
-    session: NDArray[np.integer],
-    granularity: NDArray[np.int8],
-    allowed: BoolArray,
-    *,
-    n_sessions: int,
-    reduce: Reduce,
+    scores: FloatArray, cells: IndexArray, allowed: BoolArray, *, n_sessions: int, reduce: Reduce
 ) -> FloatArray:
     """Gather unit scores by session and granularity.
 
     Parameters
     ----------
     scores : (n_units,) float64
-    session : (n_units,) int
-        In [0, n_sessions).
-    granularity : (n_units,) int8
+    cells : (n_units,) intp
+        From `cells_of`.
     allowed : (n_units,) bool
         Which units count.
     n_sessions
@@ -238,17 +238,23 @@ def session_scores(
     (n_sessions, n_granularities) float64
         The row's sum is the session's score. 0 where it has no unit: the average, on a scale of z-scores.
     """
-    n_granularities = len(GRANULARITIES)
-    units = np.flatnonzero(allowed)
-    cells = session[units].astype(np.intp) * n_granularities + granularity[units]
-    n_cells = n_sessions * n_granularities
+    n_cells = n_sessions * len(GRANULARITIES)
+    if not allowed.all():
+        scores, cells = scores[allowed], cells[allowed]
     if reduce == "sum":
-        parts = np.bincount(cells, scores[units], n_cells).astype(np.float64)
+        parts = np.bincount(cells, scores, n_cells).astype(np.float64)
     else:
         parts = np.full(n_cells, -np.inf)
-        np.maximum.at(parts, cells, scores[units])
+        np.maximum.at(parts, cells, scores)
         parts[np.isneginf(parts)] = 0.0
-    return parts.reshape(n_sessions, n_granularities)
+    return parts.reshape(n_sessions, len(GRANULARITIES))
+
+
+def sessions_with_units(cells: IndexArray, allowed: BoolArray, *, n_sessions: int) -> BoolArray:
+    """Tell where sessions have units: `(n_sessions, n_granularities)`. Parameters as of `session_scores`."""
+    has_units = np.zeros(n_sessions * len(GRANULARITIES), np.bool_)
+    has_units[cells if allowed.all() else cells[allowed]] = True
+    return has_units.reshape(n_sessions, len(GRANULARITIES))
 
 
 def blend_sessions(parts: FloatArray, has_units: BoolArray, weights: FloatArray) -> FloatArray:

@@ -14,7 +14,16 @@ from memgas.config import MemGASConfig
 from memgas.errors import LLMError
 from memgas.filtering import Verdict, apply_verdict, parse_verdict
 from memgas.fingerprint import Fingerprint
-from memgas.hits import HitDraft, absolute_score, draft_hit, item_text, paths_to, seeds_of, with_same_matter, with_words
+from memgas.hits import (
+    HitDraft,
+    absolute_scores_of,
+    draft_hit,
+    item_text,
+    paths_to,
+    seeds_of,
+    with_same_matter,
+    with_words,
+)
 from memgas.index import NamespaceIndex
 from memgas.lexical import tokenize
 from memgas.losing import open_case, smallest_changes
@@ -141,18 +150,18 @@ class Recalling:
         self, index: NamespaceIndex, request: Request, vector: NDArray[np.float32], terms: list[str],
         fingerprint: Fingerprint, watch: _Stopwatch,
     ) -> tuple[list[HitDraft], Trace]:  # fmt: skip
-        admitted = [state for state in index.visible_sessions() if request.admits(state)]
-        trace = Trace(request.namespace, len(index.visible_sessions()), int(index.alive.sum()))
-        allowed = allowed_nodes(index, admitted, request)
+        trace = Trace(request.namespace, len(index.by_slot.in_order()), int(np.count_nonzero(index.alive)))
+        allowed = allowed_nodes(index, request)
         if not allowed.any():
             return [], trace
         readings = read_nodes(index, vector, terms, request)
         scores = score_nodes(readings, allowed, self._config, top_k=request.top_k)
+        found = [state for slot in scores.order.tolist() if (state := index.state(slot)) is not None]
         drafts, ceiling = [], 1.0
-        for slot in map(int, scores.order):
-            state = index.state(slot)
-            absolute = absolute_score(index, state, readings, allowed, terms, fingerprint) if state else 0.0
-            if state is None or absolute < request.min_score:
+        for state, absolute in zip(
+            found, absolute_scores_of(index, found, readings, allowed, terms, fingerprint), strict=True
+        ):
+            if absolute < request.min_score:
                 continue
             ceiling = min(ceiling, absolute)
             drafts.append(draft_hit(index, state, scores, ceiling, n_evidence=self._config.n_evidence))

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from memgas.index import SessionState
+import numpy as np
+from numpy.typing import NDArray
+
+from memgas.index import NamespaceIndex, SessionState
+from memgas.slots import microseconds
 from memgas.types import GRANULARITIES, Granularity, Kind
 from memgas.where import Where, matches
 
@@ -37,3 +41,23 @@ class Request:
             and (self.until is None or record.happened_at <= self.until)
             and matches(record.metadata, self.where)
         )
+
+
+def admitted(index: NamespaceIndex, request: Request) -> NDArray[np.bool_]:
+    """Return which sessions may be returned, `(n_slots,)`: those that `Request.admits`, all at once."""
+    table = index.by_slot
+    may = table.is_visible
+    if len(request.kinds) == 1:
+        may &= table.is_chat if "chat" in request.kinds else ~table.is_chat
+    if request.since is not None:
+        may &= table.time >= microseconds(request.since)
+    if request.until is not None:
+        may &= table.time <= microseconds(request.until)
+    for session_id in request.exclude_sessions:
+        if (state := index.sessions.get(session_id)) is not None:
+            may[state.slot] = False
+    if request.where:
+        for slot in np.flatnonzero(may).tolist():
+            state = index.state(slot)
+            may[slot] = state is not None and matches(state.record.metadata, request.where)
+    return may

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from memgas.config import MemGASConfig
 from memgas.dates import Span, find_spans, nearness
 from memgas.graph import AssociationGraph
-from memgas.index import NamespaceIndex, SessionState
+from memgas.index import NamespaceIndex
 from memgas.pagerank import push_pagerank
 from memgas.ranking import (
     Scale,
@@ -20,11 +20,12 @@ from memgas.ranking import (
     blend_sessions,
     choose_seeds,
     session_scores,
+    sessions_with_units,
     standardise,
     top_sessions,
     unit_similarities,
 )
-from memgas.request import Request
+from memgas.request import Request, admitted
 from memgas.router import entropy_weights
 from memgas.types import GRANULARITIES, Route
 
@@ -41,6 +42,10 @@ class Readings:
     cosines, lexical : (n_nodes,) float32
         To the query, and BM25.
     granularity, session, alive, age : (n_nodes,)
+    units : n_granularities arrays (n_units_g,)
+        The nodes that are alive.
+    cells : (n_nodes,) intp
+        Where the scores of a session are gathered.
     graph
         Of associations.
     n_slots
@@ -57,6 +62,8 @@ class Readings:
     session: NDArray[np.int32]
     alive: NDArray[np.bool_]
     age: NDArray[np.int64]
+    units: tuple[NDArray[np.intp], ...]
+    cells: NDArray[np.intp]
     graph: AssociationGraph
     n_slots: int
     slots: NDArray[np.intp]
@@ -123,11 +130,12 @@ class Scores:
     config: MemGASConfig
 
 
-def allowed_nodes(index: NamespaceIndex, admitted: Sequence[SessionState], request: Request) -> NDArray[np.bool_]:
+def allowed_nodes(index: NamespaceIndex, request: Request) -> NDArray[np.bool_]:
     """Return which nodes may be seeds and results, `(n_nodes,)`."""
-    admissible = np.zeros(max(index.n_slots, 1), bool)
-    admissible[[state.slot for state in admitted]] = True
-    allowed: NDArray[np.bool_] = index.alive & admissible[index.session]
+    is_admitted = admitted(index, request)
+    allowed: NDArray[np.bool_] = index.alive.copy()
+    if not is_admitted.all():
+        allowed &= is_admitted[index.session]
     if len(request.granularities) < len(GRANULARITIES):
         allowed &= np.isin(index.granularity, [g.axis for g in request.granularities])
     for session_id, position in request.exclude_turns:
@@ -154,8 +162,8 @@ def read_nodes(index: NamespaceIndex, vector: NDArray[np.float32], terms: list[s
     lexical = np.zeros(index.n_nodes, np.float32)
     bm25 = index.lexical.scores(terms)
     lexical[: len(bm25)] = bm25
-    states = index.visible_sessions()
-    days = np.array([state.record.happened_at.toordinal() for state in states], np.int64)
+    slots = index.by_slot.in_order()
+    days = index.by_slot.day[slots]
     spans: Sequence[Span] = ()
     if len(days):
         asked_on = request.asked_at.toordinal()
@@ -163,8 +171,8 @@ def read_nodes(index: NamespaceIndex, vector: NDArray[np.float32], terms: list[s
     # Rounded, since equal vectors give products that differ in their last bits, by where they stand in the matrix.
     cosines = np.round(index.cosines(vector), 6)
     return Readings(
-        cosines, lexical, index.granularity, index.session, index.alive, index.age, index.graph, index.n_slots,
-        np.array([state.slot for state in states], np.intp), days, spans,
+        cosines, lexical, index.granularity, index.session, index.alive, index.age, index.layout.units,
+        index.layout.cells, index.graph, index.n_slots, slots, days, spans,
     )  # fmt: skip
 
 
@@ -187,27 +195,26 @@ def score_nodes(
         Scores of the same readings and allowed nodes under other settings: a step whose settings are the same is not
         done again.
     """
-    granularity, session, alive = readings.granularity, readings.session, readings.alive
+    cells, n_slots = readings.cells, readings.n_slots
     similarities, scales = _similar(readings, config, known)
-    entropies, routed = _routed(similarities, granularity, alive, config, known)
+    entropies, routed = _routed(similarities, readings.units, config, known)
     priors = np.array([config.session_prior, config.turn_prior, config.summary_prior, config.keyword_prior])
     weights = routed * priors / (float(routed @ priors) or 1.0)
     dated = config.date_weight * _nearness(readings, config)
-    seed_scores = weights[granularity] * (similarities + dated[session])
+    near = dated[readings.session] if dated.any() else 0.0
+    seed_scores = weights[readings.granularity] * (similarities + near)
     seeds, personalization = choose_seeds(seed_scores, allowed, readings.age, n_seeds=config.n_seeds)
     ranks, flow = _walk(readings.graph, seeds, personalization, config, known)
-    gather = partial(
-        session_scores, session=session, granularity=granularity, allowed=allowed, n_sessions=readings.n_slots,
-        reduce=config.session_score,
-    )  # fmt: skip
-    plain = gather(similarities) @ weights + dated
+    gather = partial(session_scores, cells=cells, allowed=allowed, n_sessions=n_slots, reduce=config.session_score)
+    has_units = sessions_with_units(cells, allowed, n_sessions=n_slots)
+    by_words = gather(similarities)
+    plain = by_words @ weights + dated
     if config.ranking == "pagerank":
         lifted, parts = ranks, dict(zip(_NAMES, gather(ranks).T, strict=True))
     else:
-        lifted = add_associations(similarities, flow, granularity, alive, association_weight=config.association_weight)
-        parts = _blended(gather, similarities, lifted, weights, dated)
-    admissible = np.zeros(readings.n_slots, bool)
-    admissible[session[allowed]] = True
+        lifted = add_associations(similarities, flow, readings.units, association_weight=config.association_weight)
+        parts = _blended(by_words, gather(lifted), has_units, weights, dated)
+    admissible: NDArray[np.bool_] = np.any(has_units, axis=1)
     totals: NDArray[np.float64] = np.sum(list(parts.values()), axis=0)
     order = top_sessions(totals, plain, admissible, top_k=top_k)
     return Scores(
@@ -218,7 +225,7 @@ def score_nodes(
 
 def routes_of(readings: Readings, scores: Scores) -> tuple[Route, ...]:
     """Return what the router saw and decided, with the priors in its weights."""
-    n_units = np.bincount(readings.granularity[readings.alive], minlength=len(GRANULARITIES)).tolist()
+    n_units = [len(own) for own in readings.units]
     return tuple(
         Route(g, n, None if np.isnan(entropy) else entropy, weight)
         for g, n, entropy, weight in zip(
@@ -232,15 +239,12 @@ def _similar(
 ) -> tuple[NDArray[np.float64], tuple[Scale, ...]]:
     if known is not None and known.config.lexical_weight == config.lexical_weight and known.lexical is readings.lexical:
         return known.similarities, known.scales
-    return unit_similarities(
-        readings.cosines, readings.lexical, readings.granularity, readings.alive, lexical_weight=config.lexical_weight
-    )
+    return unit_similarities(readings.cosines, readings.lexical, readings.units, lexical_weight=config.lexical_weight)
 
 
 def _routed(
-    similarities: NDArray[np.float64], granularity: NDArray[np.int8], alive: NDArray[np.bool_], config: MemGASConfig,
-    known: Scores | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    similarities: NDArray[np.float64], units: Sequence[NDArray[np.intp]], config: MemGASConfig, known: Scores | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weigh the granularities for this query: entropies and weights, `(n_granularities,)`."""
     if known is not None and known.similarities is similarities:
         was = known.config
@@ -248,10 +252,10 @@ def _routed(
             config.router, config.router_temperature, config.router_floor
         ):  # fmt: skip
             return known.entropies, known.routed
-    by_granularity = [similarities[alive & (granularity == g.axis)] for g in GRANULARITIES]
     return entropy_weights(
-        by_granularity, temperature=config.router_temperature, floor=config.router_floor, rule=config.router
-    )
+        [similarities[own] for own in units], temperature=config.router_temperature, floor=config.router_floor,
+        rule=config.router,
+    )  # fmt: skip
 
 
 def _walk(
@@ -269,9 +273,10 @@ def _walk(
         weighted=config.weighted_edges,
     )  # fmt: skip
     ranks, flow = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
-    ranks[reached] = flow[reached] = mass
-    flow[seeds] = np.maximum(flow[seeds] - (1 - config.damping) * personalization, 0)
-    return ranks, np.round(flow, 12)  # what is left of equal sums is rounding, not a difference
+    ranks[reached] = mass
+    flow[reached] = np.round(mass, 12)  # what is left of equal sums is rounding, not a difference
+    flow[seeds] = np.round(np.maximum(ranks[seeds] - (1 - config.damping) * personalization, 0), 12)
+    return ranks, flow
 
 
 def _nearness(readings: Readings, config: MemGASConfig) -> NDArray[np.float64]:
@@ -284,22 +289,26 @@ def _nearness(readings: Readings, config: MemGASConfig) -> NDArray[np.float64]:
 
 
 def _blended(
-    gather: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    similarities: NDArray[np.float64],
+    similar: NDArray[np.float64],
     lifted: NDArray[np.float64],
+    has_units: NDArray[np.bool_],
     weights: NDArray[np.float64],
     dated: NDArray[np.float64],
 ) -> dict[str, NDArray[np.float64]]:
     """Split each session's score into what its words bring at each granularity, its associations, and its date.
+
+    Parameters
+    ----------
+    similar, lifted : (n_sessions, n_granularities) float64
+        Best units, without associations and with them.
 
     Returns
     -------
     dict
         Name of a part to `(n_sessions,)`. "association" is by how much associations lift the best units.
     """
-    has_units = gather(np.ones_like(similarities)) > 0
-    plain = blend_sessions(gather(similarities), has_units, weights)
-    whole = blend_sessions(gather(lifted), has_units, weights)
+    plain = blend_sessions(similar, has_units, weights)
+    whole = blend_sessions(lifted, has_units, weights)
     parts = dict(zip(_NAMES, plain.T, strict=True))
     parts["association"] = (whole - plain).sum(axis=1)
     parts["date"] = np.where(has_units.any(axis=1), dated, 0.0)

@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
 from memgas.ranking import (
+    cells_of,
     choose_seeds,
     largest,
     session_scores,
     standardise,
     top_sessions,
     unit_similarities,
+    units_by_granularity,
 )
 
 FloatArray = NDArray[np.float64]
@@ -46,8 +48,8 @@ def test_unit_similarities_by_hand() -> None:
     granularity = np.array([0, 0, 1, 1, 1], np.int8)
     alive = np.array([True, True, True, True, False])
 
-    equal = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=1.0)[0]
-    lexical_first = unit_similarities(cosines, lexical, granularity, alive, lexical_weight=2.0)[0]
+    equal = unit_similarities(cosines, lexical, units_by_granularity(granularity, alive), lexical_weight=1.0)[0]
+    lexical_first = unit_similarities(cosines, lexical, units_by_granularity(granularity, alive), lexical_weight=2.0)[0]
 
     # Turn 0 and 1: z of cosine is -1, 1 and of BM25 1, -1: they cancel. At granularity 1 no term matched.
     np.testing.assert_allclose(equal, [0, 0, 1, -1, 0], atol=1e-12)
@@ -59,7 +61,7 @@ def test_paper_is_the_cosine_alone() -> None:
     cosines, lexical = np.array([0.1, 0.7], np.float32), np.array([9.0, 0.0], np.float32)
 
     weight = MemGASConfig.paper().lexical_weight
-    found = unit_similarities(cosines, lexical, np.zeros(2, np.int8), np.array([True, True]), lexical_weight=weight)[0]
+    found = unit_similarities(cosines, lexical, [np.arange(2)], lexical_weight=weight)[0]
 
     np.testing.assert_allclose(found, cosines)
 
@@ -71,7 +73,9 @@ def test_unit_similarities_have_one_scale(rows: list[tuple[float, float, int, bo
     cosines, lexical, axes, states = ([row[i] for row in rows] for i in range(4))
     granularity, alive = np.array(axes, np.int8), np.array(states, np.bool_)
 
-    found = unit_similarities(np.array(cosines), np.array(lexical), granularity, alive, lexical_weight=1.0)[0]
+    units = units_by_granularity(granularity, alive)
+
+    found = unit_similarities(np.array(cosines), np.array(lexical), units, lexical_weight=1.0)[0]
 
     assert (found[~alive] == 0).all()
     for axis in range(4):
@@ -141,8 +145,8 @@ def test_session_scores_by_hand() -> None:
     granularity = np.array([1, 1, 2, 0, 1, 3], np.int8)
     allowed = np.array([True] * 5 + [False])
 
-    best = session_scores(scores, session, granularity, allowed, n_sessions=3, reduce="max")
-    total = session_scores(scores, session, granularity, allowed, n_sessions=3, reduce="sum")
+    best = session_scores(scores, cells_of(session, granularity), allowed, n_sessions=3, reduce="max")
+    total = session_scores(scores, cells_of(session, granularity), allowed, n_sessions=3, reduce="sum")
 
     np.testing.assert_allclose(best, np.array([[0, 0.4, 0.3, 0], [0, 0, 0, 0], [0.2, 0.7, 0, 0]]))
     np.testing.assert_allclose(total, np.array([[0, 0.5, 0.3, 0], [0, 0, 0, 0], [0.2, 0.7, 0, 0]]))
@@ -161,8 +165,8 @@ def test_session_scores_are_those_of_a_loop(rows: list[tuple[float, int, int, bo
 
     best, total = (
         session_scores(
-            scores.astype(np.float64), sessions.astype(np.int32), axes.astype(np.int8), states.astype(np.bool_),
-            n_sessions=5, reduce=reduce,
+            scores.astype(np.float64), cells_of(sessions.astype(np.int32), axes.astype(np.int8)),
+            states.astype(np.bool_), n_sessions=5, reduce=reduce,
         )
         for reduce in ("max", "sum")
     )  # fmt: skip

@@ -121,7 +121,7 @@ def ranked_by(memory: MemGAS, dialogue: Dialogue, question: Question) -> NDArray
     request = Request(question.text, _NAMESPACE, len(dialogue.sessions), asking_time(dialogue, question))
     vector, terms = memory.embedder.embed_query(question.text), tokenize(question.text)
     with memory._workspace.reading(_NAMESPACE) as index:
-        allowed = allowed_nodes(index, index.visible_sessions(), request)
+        allowed = allowed_nodes(index, request)
         readings = read_nodes(index, vector, terms, request)
         order = score_nodes(readings, allowed, memory.config, top_k=request.top_k).order
         found = [state.record.session_id for slot in order if (state := index.state(int(slot))) is not None]
