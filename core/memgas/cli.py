@@ -265,6 +265,26 @@ def graph(
     click.echo(f"written to {out}", err=True)
 
 
+@main.command()
+@click.argument("path", envvar="MEMGAS_PATH", default="./memory", type=click.Path(file_okay=False))
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; any free one when left out.")
+@click.option("--allow-forget", is_flag=True, help="Let sessions be deleted from the page.")
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
+@EMBEDDER
+def explore(*, path: str, port: int, allow_forget: bool, open_browser: bool, embedder: str) -> None:
+    """Show the memory at PATH as a page for this machine alone, until Ctrl-C. Changes nothing, needs no network."""
+    from memgas.explore.serving import open_page
+
+    with opened(path, embedder) as memory:
+        page = open_page(memory, port=port, allow_forget=allow_forget)
+        click.echo(page.url)
+        click.echo("Open it in a browser. Ctrl-C ends it.", err=True)
+        if open_browser:
+            click.launch(page.url)
+        with suppress(KeyboardInterrupt):
+            page.serve()
+
+
 @main.command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @NAMESPACE

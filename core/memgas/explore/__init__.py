@@ -1,0 +1,1 @@
+"""`memgas explore`: a local page that shows a memory, needs no network, and changes nothing unless told so."""
