@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
@@ -78,25 +79,35 @@ def recent(memory: MemGAS, scope: Scope, n_turns: int) -> Shown:
 
 
 def shown_among(memory: MemGAS, scope: Scope, turns: Sequence[Turn]) -> Shown:
-    """Return where turns that a host shows are stored in its conversation; known by message id, or else by their text."""
+    """Return where turns that a host shows are stored in its conversation, looking from its end.
+
+    They are known by message id, or else by their text: as many copies, the newest, as the host shows.
+    """
     if scope.conversation_id is None or not turns:
         return Shown()
-    ids = {turn.id for turn in turns if turn.id is not None}
-    texts = {(turn.speaker, turn.text) for turn in turns}
+    left: Counter[tuple[str, ...]] = Counter(
+        (turn.speaker, turn.text) if turn.id is None else (turn.id,) for turn in turns
+    )
     found: list[tuple[str, int, Turn]] = []
     sizes: dict[str, int] = {}
     for record in _newest_first(memory, scope):
         session = memory.get(record.session_id, namespace=scope.namespace)
-        places = [
-            (record.session_id, at, turn)
-            for at, turn in enumerate(session.turns)
-            if not turn.is_tombstone and (turn.id in ids or (turn.speaker, turn.text) in texts)
-        ]
+        there = [(at, turn) for at, turn in enumerate(session.turns) if not turn.is_tombstone]
+        places = [(record.session_id, at, turn) for at, turn in reversed(there) if _take(left, turn)]
         if not places:
             break
-        found = [*places, *found]
-        sizes[record.session_id] = sum(not turn.is_tombstone for turn in session.turns)
+        found = [*reversed(places), *found]
+        sizes[record.session_id] = len(there)
     return _shown(found, sizes)
+
+
+def _take(left: Counter[tuple[str, ...]], turn: Turn) -> bool:
+    """Take a turn out of those that are looked for; tell whether it was one of them."""
+    for key in ((turn.id or "",), (turn.speaker, turn.text)):
+        if left[key] > 0:
+            left[key] -= 1
+            return True
+    return False
 
 
 def _newest_first(memory: MemGAS, scope: Scope) -> list[SessionRecord]:

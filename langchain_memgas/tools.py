@@ -130,11 +130,10 @@ class _Tools:
     def _remember(self, namespace: str, content: str) -> str:
         if is_blank(content):
             return "The content is blank; nothing was remembered."
-        note_id = f"note-{blake2b(content.strip().encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
         added = self._memory.add(
-            [Turn("note", content.strip())], namespace=namespace, session_id=note_id, metadata={"note": True}
+            [Turn("note", content.strip())], namespace=namespace, session_id=_note_id(content), metadata={"note": True}
         )
-        return f"{'Remembered' if added.n_new_turns else 'Already remembered'} as {note_id}/0."
+        return f"{'Remembered' if added.n_new_turns else 'Already remembered'} as {_note_id(content)}/0."
 
     def _correct(self, namespace: str, memory_id: str, content: str) -> str:
         session_id, position = _place(memory_id)
@@ -146,8 +145,11 @@ class _Tools:
         if session.metadata != {"note": True}:
             # What somebody said stays said; the newer note stands beside it, and recall shows which is newer.
             return f"{self._remember(namespace, content)} What was said in the conversation itself was kept."
-        self._memory.delete_session(session_id, namespace=namespace)
-        return self._remember(namespace, content)
+        # The new one first: whatever fails then, one of the two is there.
+        said = self._remember(namespace, content)
+        if _note_id(content) != session_id:
+            self._memory.delete_session(session_id, namespace=namespace)
+        return said
 
     def _forget(self, namespace: str, memory_id: str) -> str:
         session_id, position = _place(memory_id)
@@ -159,6 +161,11 @@ class _Tools:
         else:
             self._memory.delete_turn(session_id, position, namespace=namespace)
         return f"Forgot {memory_id}."
+
+
+def _note_id(content: str) -> str:
+    """Return the session id of a note: the same words are one note."""
+    return f"note-{blake2b(content.strip().encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
 def _place(memory_id: str) -> tuple[str, int]:

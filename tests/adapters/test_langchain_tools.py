@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_memgas import create_memgas_tools
-from memgas import InvalidInputError, MemGAS, NotFoundError, Turn
+from memgas import EmbedderError, InvalidInputError, MemGAS, NotFoundError, Turn
 from memgas.testing import HashEmbedder
 
 ANA: Any = {"configurable": {"user_id": "ana"}}
@@ -88,6 +88,23 @@ def test_correct(core: MemGAS) -> None:
     assert "was kept" in kept
     assert core.get("past", namespace="ana").turns[0].text == "My sister Lena keeps bees."
     assert "wasps" in search.invoke({"query": "Lena keeps"}, ANA)
+
+
+def test_a_correction_never_loses_a_note(core: MemGAS) -> None:
+    """A note corrected to its own words stays; when the memory fails half way, the old note is still there."""
+    _, manage = tools(core)
+    note = memory_id(manage.invoke({"action": "remember", "content": "Ana works at Halden Bank."}, ANA))
+    manage.invoke({"action": "correct", "memory_id": note, "content": "Ana works at Halden Bank."}, ANA)
+    assert core.get(note.rpartition("/")[0], namespace="ana").turns[0].text == "Ana works at Halden Bank."
+
+    def fail(*args: object, **options: object) -> None:
+        raise EmbedderError("the embedder is down")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core, "add", fail)
+        said = manage.invoke({"action": "correct", "memory_id": note, "content": "Ana works at Orrin Labs."}, ANA)
+    assert "nothing was changed" in said
+    assert core.get(note.rpartition("/")[0], namespace="ana").turns[0].text == "Ana works at Halden Bank."
 
 
 def test_forget(core: MemGAS) -> None:
