@@ -79,6 +79,7 @@ def open_page(memory: MemGAS, *, port: int = 0, allow_forget: bool = False) -> P
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
+        listening.listen(128)  # who comes before the server has started, waits
     except (OSError, OverflowError) as error:
         listening.close()
         raise InvalidInputError(f"port {port} cannot be used ({error}); give another, or none") from error
