@@ -340,6 +340,22 @@ def doctor(*, repair: bool, path: str, embedder: str, as_json: bool) -> None:
 
 
 @main.command()
+@store_options
+@AS_JSON
+def reembed(*, path: str, embedder: str, as_json: bool) -> None:
+    """Move a memory to another embedder: embed everything again from the stored text.
+
+    Goes on where a call that was cut short stopped. With the embedder that the memory has, it gives the move up.
+    """
+    from memgas.memory import MemGAS
+
+    if not (Path(path).is_dir() and any(Path(path).iterdir())):
+        raise NotFoundError(f"there is no memory at {path}: give its folder by --path or MEMGAS_PATH")
+    n_sessions = MemGAS.reembed(path, embedder=embedder)
+    show({"n_sessions": n_sessions}, iter([f"{n_sessions} sessions embedded with {embedder}"]), as_json=as_json)
+
+
+@main.command()
 @NAMESPACE
 @click.option("--session", "session_id", metavar="ID", help="Only this session.")
 @click.option("--turn", "position", type=int, metavar="N", help="Only this turn of the session, counted from 0.")

@@ -76,7 +76,7 @@ class Conversations:
         """Append to a conversation: to its open session, or to the next one."""
         with self._open().writing(namespace) as index:
             states = index.conversation(conversation_id)
-            stored, end = growth.positions([(state.record.first_turn, state.keys) for state in states])
+            stored, end = growth.positions(_places(index, conversation_id, states))
             where = f"conversation {conversation_id!r}"
             fresh = growth.new_turns_to_append(stored, end, turns, at=at, where=where)
             now = self._clock()
@@ -180,6 +180,19 @@ class Conversations:
             for state in index.visible_sessions()
             if state.record.is_open and state.record.session_id != besides and now - state.record.updated_at > limit
         ]
+
+
+def _places(
+    index: NamespaceIndex, conversation_id: str, states: Sequence[SessionState]
+) -> list[tuple[int, Sequence[growth.TurnKey]]]:
+    """Return first position and keys of a conversation's sessions, deleted ones among them, oldest first."""
+    places: list[tuple[int, int, Sequence[growth.TurnKey]]] = [
+        (state.record.sequence, state.record.first_turn, state.keys) for state in states
+    ]
+    for record in index.tombstones.values():
+        if (gone := growth.buried(record, conversation_id)) is not None:
+            places.append((record.sequence, *gone))
+    return [(first, keys) for _, first, keys in sorted(places, key=lambda place: place[0])]
 
 
 def _closed(record: SessionRecord) -> SessionRecord:

@@ -12,6 +12,9 @@ from memgas.errors import StoreMismatchError
 from memgas.protocols import Embedder
 from memgas.types import JSON
 
+REEMBEDDING = "reembedding"
+"""Key in a store's meta: the embedder that it is being moved to."""
+
 PROBE = "The quick brown fox jumps over the lazy dog. 敏捷的棕色狐狸跳过了懒狗。"
 
 STRANGERS = (
@@ -32,6 +35,8 @@ STRANGERS = (
     "妹妹考上了医学院。",
     "周末要去山里采蘑菇。",
 )
+_SAME = 0.999  # a model's vectors differ by less between machines and versions of its runtime
+
 QUESTIONS = (
     "What is the name of her dentist?",
     "When did they sell the boat?",
@@ -61,6 +66,10 @@ class Fingerprint:
     probe: tuple[float, ...]
     background_mean: float
     background_spread: float
+
+    def is_like(self, other: Fingerprint) -> bool:
+        """Tell whether both are of the same model, whatever it is called."""
+        return self.n_dims == other.n_dims and _cosine(self.probe, other.probe) >= _SAME
 
     def to_json(self) -> dict[str, JSON]:
         """Return it as JSON."""
@@ -96,16 +105,31 @@ def check_width(stored: Fingerprint, embedder: Embedder) -> None:
     if embedder.n_dims != stored.n_dims:
         raise StoreMismatchError(
             f"this store was made with {stored.embedder!r} ({stored.n_dims} dimensions), and {embedder.name!r} has "
-            f"{embedder.n_dims}; open it with the first, or export and import into a new store to change it"
+            f"{embedder.n_dims}; open it with the first, or move it to the other with `memgas reembed`"
         )
 
 
 def check_probe(stored: Fingerprint, probe: NDArray[np.float32] | Sequence[float], name: str) -> None:
     """Raise StoreMismatchError unless an embedder's normalised vector of `PROBE` is the stored one (cosine .999)."""
-    was, now = np.asarray(stored.probe), np.asarray(probe, np.float64)
-    cosine = float(was @ now) if was.any() or now.any() else 1.0
-    if cosine < 0.999:
+    cosine = _cosine(stored.probe, probe)
+    if cosine < _SAME:
         raise StoreMismatchError(
             f"this store was made with {stored.embedder!r}, and {name!r} gives another vector for the same sentence "
-            f"(cosine {cosine:.3f}); open it with the first, or export and import into a new store to change it"
+            f"(cosine {cosine:.3f}); open it with the first, or move it to the other with `memgas reembed`"
         )
+
+
+def _cosine(one: NDArray[np.float32] | Sequence[float], other: NDArray[np.float32] | Sequence[float]) -> float:
+    """Return the cosine of normalised vectors; 1 of two zeros."""
+    was, now = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    return float(was @ now) if was.any() or now.any() else 1.0
+
+
+def check_settled(meta: Mapping[str, JSON]) -> None:
+    """Raise StoreMismatchError while a store is being moved to another embedder: half of its vectors are of each."""
+    match meta.get(REEMBEDDING):
+        case {"embedder": str(name)}:
+            raise StoreMismatchError(
+                f"this store is being moved from {meta.get('embedder')!r} to {name!r}, and that was not finished: finish it "
+                "with `memgas reembed` (or MemGAS.reembed) and the second, or give it the first to stay with that"
+            )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from memgas.errors import SessionConflictError
-from memgas.types import Turn
+from memgas.types import JSON, SessionRecord, Turn
 
 TOMBSTONE = 0
 NO_ID = 0
@@ -88,6 +90,25 @@ def new_turns_of_session(stored: Sequence[TurnKey], turns: Sequence[Turn], *, se
             "give all of them and the new ones, use append for the new ones alone, or replace_session to overwrite"
         )
     return turns[len(stored) :]
+
+
+def tombstone(conversation_id: str, first_turn: int, keys: Sequence[TurnKey]) -> JSON:
+    """Return what stays of a conversation's deleted session, so that a retry does not revive it: hashes, no words."""
+    ids = array("Q", [key.id for key in keys])
+    return {
+        "conversation": f"{_hash(conversation_id):016x}",
+        "first_turn": first_turn,
+        "ids": base64.b64encode(ids.tobytes()).decode("ascii"),
+    }
+
+
+def buried(record: SessionRecord, conversation_id: str) -> tuple[int, list[TurnKey]] | None:
+    """Return first position and keys of a conversation's deleted session; None of another's, or when nothing was kept."""
+    match record.metadata:
+        case {"conversation": str(of), "first_turn": int(first), "ids": str(ids)} if record.is_deleted:
+            if of == f"{_hash(conversation_id):016x}":
+                return first, [TurnKey(number, TOMBSTONE) for number in array("Q", base64.b64decode(ids))]
+    return None
 
 
 def positions(sittings: Sequence[tuple[int, Sequence[TurnKey]]]) -> tuple[dict[int, TurnKey], int]:

@@ -90,6 +90,8 @@ class NamespaceIndex:
         The store's head that this mirror shows; None before anything was written.
     sessions
         Session id to what is held of it, in no particular order.
+    tombstones
+        Sequence to the record of a deleted session of which something is kept.
     graph
         Over nodes; a node is a unit, alive or not.
     lexical
@@ -103,6 +105,7 @@ class NamespaceIndex:
         self.n_dims = n_dims
         self.head: Head | None = None
         self.sessions: dict[str, SessionState] = {}
+        self.tombstones: dict[int, SessionRecord] = {}
         self.graph = AssociationGraph()
         self.lexical = LexicalIndex(n_groups=len(GRANULARITIES), k1=k1, b=b)
         self.n_nodes = 0
@@ -309,6 +312,9 @@ class NamespaceIndex:
         if record.is_deleted:
             if (gone := self.of_sequence(record.sequence)) is not None:
                 self._drop_session(gone)
+            self.tombstones.pop(record.sequence, None)
+            if record.metadata is not None:
+                self.tombstones[record.sequence] = record
             return
         state = self.sessions.get(record.session_id)
         if state is not None and state.record.sequence != record.sequence:
@@ -454,6 +460,7 @@ def load(namespace: str, n_dims: int, batches: Iterable[Batch], *, k1: float, b:
     index = NamespaceIndex(namespace, n_dims, k1=k1, b=b)
     for batch in batches:
         index.apply(batch)
+    index.graph.sort()
     return index
 
 

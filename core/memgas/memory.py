@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from memgas import opening, transfer
+from memgas import opening, reembedding, transfer
 from memgas.aio import twin
 from memgas.checks import (
     check_count,
@@ -114,7 +114,7 @@ class MemGAS:
             path, client, store, embedder=self.embedder, config=self.config, collection_prefix=collection_prefix
         )
         self._is_closed = False
-        remembering = Remembering(lambda: self._workspace, self.embedder, self.config)
+        remembering = self._remembering = Remembering(lambda: self._workspace, self.embedder, self.config)
         self._digests = Digests(lambda: self._workspace, remembering, self.llm, self.config, self._clock)
         self._sessions = Sessions(
             lambda: self._workspace, remembering, self._digests, self.llm, self.config, self._clock
@@ -137,6 +137,45 @@ class MemGAS:
         from memgas.stores.in_memory import InMemoryStore
 
         return cls(store=InMemoryStore(), embedder=embedder, llm=llm, config=config, clock=clock)
+
+    @classmethod
+    def reembed(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        client: ClientAPI | None = None,
+        embedder: Embedder | str,
+        config: MemGASConfig | None = None,
+        collection_prefix: str = "memgas",
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Move a store to another embedder; return how many sessions were embedded.
+
+        Everything is embedded from the stored text, and associated anew; ids stay. A call that was cut short is gone on
+        with by the next one; until it is finished the store cannot be opened. Called with the store's own embedder it
+        gives the move up.
+
+        Parameters
+        ----------
+        path, client, collection_prefix
+            Of the store, which nothing else may have open.
+        embedder
+            The one to move to.
+        progress
+            Called with the number of a namespace's sessions done so far.
+
+        Raises
+        ------
+        InvalidInputError
+            Not exactly one of `path` and `client` was given.
+        StoreLockedError
+            The store is open.
+        EmbedderError
+            What was done is kept for the next call.
+        """
+        chosen = SafeEmbedder(load_embedder(embedder) if isinstance(embedder, str) else embedder, batch_size=32)
+        with opening.opened_alone(path, client, collection_prefix=collection_prefix) as store:
+            return reembedding.reembed(store, chosen, config or MemGASConfig(), progress)
 
     # writing
 
@@ -291,7 +330,6 @@ class MemGAS:
             There is no such session, or no turn at that position.
         """
         check_name(namespace, "namespace")
-        self._fingerprint()
         self._sessions.delete_turn(namespace, check_name(session_id, "session_id"), position)
 
     @logged
@@ -395,7 +433,7 @@ class MemGAS:
         vector = self._checked(filter, query_vector)
         if not self._sessions.has_words(request.namespace):
             return self._recalling.nothing(request)
-        found = self._recalling.retrieve(request, self._fingerprint(), vector)
+        found = self._recalling.retrieve(request, self._fingerprint_for(vector), vector)
         return self._recalling.filtered(found, request.asked_at) if filter == "llm" else found
 
     @logged
@@ -439,10 +477,10 @@ class MemGAS:
         )  # fmt: skip
         vector = self._checked(filter, query_vector)
         check_name(session_id, "session_id")
-        told = self._recalling.why_not(request, session_id, self._fingerprint(), vector)
+        told = self._recalling.why_not(request, session_id, self._fingerprint_for(vector), vector)
         if filter != "llm" or told.stage != "found":
             return told
-        found = self._recalling.retrieve(request, self._fingerprint(), vector)
+        found = self._recalling.retrieve(request, self._fingerprint_for(vector), vector)
         return with_verdict(told, self._recalling.filtered(found, request.asked_at).trace.verdict)
 
     @logged
@@ -479,7 +517,7 @@ class MemGAS:
 
     @logged
     def namespaces(self) -> list[str]:
-        """List the namespaces that hold anything, sorted."""
+        """List the namespaces that hold a session, sorted."""
         return self._workspace.store.namespaces()
 
     @logged
@@ -560,8 +598,8 @@ class MemGAS:
 
     @logged
     def repair(self) -> list[str]:
-        """Mend what `check` finds as far as possible; list what was done."""
-        return self._workspace.store.repair()
+        """Mend what `check` finds as far as possible, and embed what has no vector; list what was done."""
+        return reembedding.repair(self._workspace, self._remembering)
 
     def close(self) -> None:
         """Finish the digests that are due and let go of the store. Twice is fine."""
@@ -635,6 +673,11 @@ class MemGAS:
         if self._known is None:
             self._known = opening.fingerprint_of(self._workspace, self.embedder, self.config)
         return self._known
+
+    def _fingerprint_for(self, query_vector: NDArray[np.float32] | None) -> Fingerprint:
+        """Return the store's fingerprint; a query that is embedded already needs no embedder to be there."""
+        stored = None if query_vector is None else Fingerprint.from_json(self._workspace.store.meta())
+        return stored or self._fingerprint()
 
     aadd = twin(add)
     aadd_many = twin(add_many)

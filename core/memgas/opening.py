@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from memgas.config import MemGASConfig
-from memgas.errors import EmbedderError, InvalidConfigError, InvalidInputError, StoreMismatchError
-from memgas.fingerprint import PROBE, Fingerprint, check_probe, check_width, take_fingerprint
-from memgas.protocols import Embedder, Store
+from memgas.errors import EmbedderError, InvalidConfigError, InvalidInputError, StoreLockedError, StoreMismatchError
+from memgas.fingerprint import PROBE, Fingerprint, check_probe, check_settled, check_width, take_fingerprint
+from memgas.models.calls import SafeEmbedder
+from memgas.protocols import Store
 from memgas.types import JSON
-from memgas.workspace import Workspace, share, unshare
+from memgas.workspace import Workspace, is_open, share, unshare
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
+
+    from memgas.stores.chroma import ChromaStore
 
 _BAKED = (
     "n_candidates", "n_components", "accept", "max_associations", "warmup_sessions", "max_window_tokens",
@@ -31,7 +35,7 @@ def open_workspace(
     client: ClientAPI | None,
     store: Store | None,
     *,
-    embedder: Embedder,
+    embedder: SafeEmbedder,
     config: MemGASConfig,
     collection_prefix: str,
 ) -> tuple[Hashable, Workspace, Fingerprint | None]:
@@ -60,16 +64,13 @@ def open_workspace(
         )
     if store is None and (config.turn_units != "exchanges" or config.long_text != "windows"):
         raise InvalidConfigError("MemGASConfig.paper() is for evaluation: use it with MemGAS.in_memory()")
-    key: Hashable = ("store", id(store))
-    if path is not None:
-        key = ("path", os.path.realpath(path), collection_prefix)
-    elif client is not None:
-        key = ("client", id(client), collection_prefix)
+    key = _key(path, client, collection_prefix) if store is None else ("store", id(store))
     make = partial(_make, path, client, store, embedder=embedder, config=config, collection_prefix=collection_prefix)
-    workspace = share(key, make)
+    workspace = share(key, make, is_private=store is not None)
     is_usable = False
     try:
         fingerprint = _check(workspace, embedder, config)
+        embedder.expect_width(workspace.n_dims)
         is_usable = True
     finally:
         if not is_usable:
@@ -78,25 +79,69 @@ def open_workspace(
 
 
 def _make(
-    path: str | os.PathLike[str] | None, client: ClientAPI | None, store: Store | None, *, embedder: Embedder,
+    path: str | os.PathLike[str] | None, client: ClientAPI | None, store: Store | None, *, embedder: SafeEmbedder,
     config: MemGASConfig, collection_prefix: str,
 ) -> Workspace:  # fmt: skip
-    if store is None:
-        from memgas.stores.chroma import ChromaStore
+    opened = store or open_store(path, client, collection_prefix=collection_prefix)
+    is_usable = False
+    try:
+        stored = Fingerprint.from_json(opened.meta())
+        if stored is not None:
+            embedder.expect_width(stored.n_dims)
+        workspace = Workspace(
+            opened, embedder.n_dims, k1=config.bm25_k1, b=config.bm25_b, n_cached=config.n_cached_namespaces,
+            n_threads=config.n_threads,
+        )  # fmt: skip
+        is_usable = True
+        return workspace
+    finally:
+        if not is_usable and store is None:
+            opened.close()
 
-        if client is not None:
-            store = ChromaStore.connect(client, collection_prefix=collection_prefix)
-        else:
-            store = ChromaStore.open(path or "", collection_prefix=collection_prefix)
-    return Workspace(
-        store, embedder.n_dims, k1=config.bm25_k1, b=config.bm25_b, n_cached=config.n_cached_namespaces,
-        n_threads=config.n_threads,
-    )  # fmt: skip
+
+def open_store(path: str | os.PathLike[str] | None, client: ClientAPI | None, *, collection_prefix: str) -> ChromaStore:
+    """Open a folder, or use a Chroma client."""
+    from memgas.stores.chroma import ChromaStore
+
+    if client is not None:
+        return ChromaStore.connect(client, collection_prefix=collection_prefix)
+    return ChromaStore.open(path or "", collection_prefix=collection_prefix)
 
 
-def _check(workspace: Workspace, embedder: Embedder, config: MemGASConfig) -> Fingerprint | None:
+@contextmanager
+def opened_alone(
+    path: str | os.PathLike[str] | None, client: ClientAPI | None, *, collection_prefix: str
+) -> Iterator[ChromaStore]:
+    """Open a store that nothing else in this process has open, and close it.
+
+    Raises
+    ------
+    InvalidInputError
+        Not exactly one of `path` and `client` was given.
+    StoreLockedError
+        It is open.
+    """
+    if (path is None) == (client is None):
+        raise InvalidInputError("exactly one of path and client is needed")
+    if is_open(_key(path, client, collection_prefix)):
+        raise StoreLockedError("the store is open in this process: close it first")
+    store = open_store(path, client, collection_prefix=collection_prefix)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _key(path: str | os.PathLike[str] | None, client: ClientAPI | None, collection_prefix: str) -> Hashable:
+    if path is not None:
+        return ("path", os.path.realpath(path), collection_prefix)
+    return ("client", id(client), collection_prefix)
+
+
+def _check(workspace: Workspace, embedder: SafeEmbedder, config: MemGASConfig) -> Fingerprint | None:
     """Refuse another embedder at once where that can be told; warn of other settings."""
     meta = workspace.store.meta()
+    check_settled(meta)
     stored = Fingerprint.from_json(meta)
     if stored is None:
         if embedder.n_dims != workspace.n_dims:
@@ -105,6 +150,7 @@ def _check(workspace: Workspace, embedder: Embedder, config: MemGASConfig) -> Fi
                 f"{embedder.name!r} has {embedder.n_dims}; give both the same"
             )
         return None
+    embedder.expect_width(stored.n_dims)
     check_width(stored, embedder)
     settings = _settings(config)
     was = meta.get("settings")
@@ -121,10 +167,11 @@ def _check(workspace: Workspace, embedder: Embedder, config: MemGASConfig) -> Fi
     return stored
 
 
-def fingerprint_of(workspace: Workspace, embedder: Embedder, config: MemGASConfig) -> Fingerprint:
+def fingerprint_of(workspace: Workspace, embedder: SafeEmbedder, config: MemGASConfig) -> Fingerprint:
     """Return the store's fingerprint, checked; of a new store it is taken and written first."""
     with _lock:
         meta = workspace.store.meta()
+        check_settled(meta)
         stored = Fingerprint.from_json(meta)
         if stored is not None:
             check_width(stored, embedder)

@@ -121,7 +121,7 @@ class Store(Protocol):
             Whose rows.
         since
             A revision: only sessions whose record changed after it, deleted ones (`is_deleted`) among them. None:
-            every session that is not deleted.
+            every session that is not deleted, and tombstones whose metadata keeps something.
 
         Yields
         ------
@@ -140,7 +140,7 @@ class Store(Protocol):
         ...
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a head, sorted."""
+        """List the namespaces that have a head, sorted; without those whose sessions were all deleted."""
         ...
 
     def meta(self) -> dict[str, JSON]:

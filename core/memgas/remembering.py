@@ -111,8 +111,8 @@ class Remembering:
         namespace had said up to then; then the texts of all are embedded together; then each is associated with what
         is older.
         """
-        head = _next_head(index)
-        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        head = next_head(index)
+        table = self._table()
         records, turn_units = [], []
         for draft in drafts:
             number, head = _take_number(head)
@@ -137,7 +137,7 @@ class Remembering:
             )
             self._open().stage(index, _batch(head, [whole], rest, table, edges))
             batches.append(_batch(head, [whole], units, table, edges))
-        self._open().publish(index, _merged(head, batches))
+        self._open().publish(index, merged(head, batches))
 
     def _stage(
         self,
@@ -169,9 +169,20 @@ class Remembering:
         An open session keeps a digest that is given, as the stale one; a closed one without a digest gets one by
         extraction, unless it stays pending.
         """
-        number, head = _take_number(_next_head(index))
+        self._rewrite(index, state, draft, now, self._table_of(index, state), is_open=is_open)
+
+    def rewrite_now(
+        self, index: NamespaceIndex, state: SessionState, draft: Draft, now: datetime, *, is_open: bool
+    ) -> None:
+        """Do what `rewrite` does, whether or not the embedder answers: what it does not embed is owed a vector."""
+        self._rewrite(index, state, draft, now, self._table_of(index, state, may_owe=True), is_open=is_open)
+
+    def _rewrite(
+        self, index: NamespaceIndex, state: SessionState, draft: Draft, now: datetime, table: VectorTable, *,
+        is_open: bool,
+    ) -> None:  # fmt: skip
+        number, head = _take_number(next_head(index))
         record = _record_of(draft, index.namespace, state.record.sequence, number, head.revision, now)
-        table = self._table_of(index, state)
         units = self._turn_units(draft.turns, *_place(record))
         self._embed(table, units)
         digest = draft.digest
@@ -189,12 +200,15 @@ class Remembering:
         obsolete = [index.unit_id(node) for node in state.all_nodes()]
         self._open().commit(index, replace(_batch(head, [record], units, table, edges), obsolete=obsolete))
 
-    def _table_of(self, index: NamespaceIndex, state: SessionState) -> VectorTable:
+    def _table(self, *, may_owe: bool = False) -> VectorTable:
+        return VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens, may_owe=may_owe)
+
+    def _table_of(self, index: NamespaceIndex, state: SessionState, *, may_owe: bool = False) -> VectorTable:
         """Return a table that knows the vectors a session has already."""
-        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        table = self._table(may_owe=may_owe)
         nodes = {index.unit_id(node): node for node in state.all_nodes()}
         for unit in self._open().store.fetch(index.namespace, list(nodes)):
-            if unit.text:
+            if unit.text and unit.n_windows:
                 node = nodes[unit.id]
                 table.know(unit.text, index.vectors[node].copy(), index.windows_of(node).copy())
         return table
@@ -203,7 +217,7 @@ class Remembering:
 
     def embedded(self, groups: Sequence[Sequence[Turn]]) -> VectorTable:
         """Embed the exchanges of sessions that are to be begun, before anything is written."""
-        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        table = self._table()
         nowhere = ("", "", 0)
         self._embed(table, [unit for turns in groups for unit in self._turn_units(turns, *nowhere)])
         return table
@@ -218,7 +232,7 @@ class Remembering:
         closing: Sequence[SessionRecord],
     ) -> None:
         """Begin a session that is to grow, from what `embedded` returned; records of sessions that this closes go along."""
-        number, head = _take_number(_next_head(index))
+        number, head = _take_number(next_head(index))
         record = replace(_record_of(draft, index.namespace, number, number, head.revision, now), is_open=True)
         units = self._turn_units(draft.turns, *_place(record))
         self._put_turns(index, head, replace(record, n_units=_count(units)), units, table, closing)
@@ -228,13 +242,13 @@ class Remembering:
         last = state.last_exchange
         if last is None:
             raise ValueError("an open session has at least one exchange")
-        head = _next_head(index)
+        head = next_head(index)
         units = self._turn_units([*turns_of([last]), *turns], *_place(state.record), from_exchange=last)
         n_turns = state.n_turns + len(turns)
         n_units = list(state.record.n_units)
         n_units[Granularity.TURN.axis] = units[-1].position + 1
         record = replace(state.record, n_turns=n_turns, n_units=_four(n_units), revision=head.revision, updated_at=now)
-        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        table = self._table()
         self._put_turns(index, head, record, units, table, ())
 
     def _put_turns(
@@ -255,7 +269,7 @@ class Remembering:
         """Write changed records and nothing else."""
         if not records:
             return
-        head = _next_head(index)
+        head = next_head(index)
         marked = [replace(record, revision=head.revision) for record in records]
         obsolete = [
             index.unit_id(node)
@@ -265,7 +279,7 @@ class Remembering:
             if state.record.sequence == record.sequence
             for node in state.all_nodes()
         ]
-        table = VectorTable(self._embedder, max_window_tokens=self._config.max_window_tokens)
+        table = self._table()
         self._open().commit(index, replace(_batch(head, marked, [], table, {}), obsolete=obsolete))
 
     def finish(
@@ -276,7 +290,7 @@ class Remembering:
         if any(n for g, n in zip(GRANULARITIES, record.n_units, strict=True) if g is not Granularity.TURN):
             self.rewrite(index, state, Draft.of(record, turns, digest), now, is_open=False)
             return
-        head = _next_head(index)
+        head = next_head(index)
         table = self._table_of(index, state)
         units = self._turn_units(turns, *_place(record))
         self._embed(table, units)
@@ -289,6 +303,35 @@ class Remembering:
         )  # fmt: skip
         edges = self._associate(index, done, added, table)
         self._open().commit(index, _batch(head, [done], added, table, edges))
+
+    def exchange_starts(self, turns: Sequence[Turn]) -> list[int]:
+        """Return where each exchange of turns would begin."""
+        return [unit.first_turn for unit in self._turn_units(turns, "", "", 0)]
+
+    # vectors made anew
+
+    def renewed(
+        self,
+        index: NamespaceIndex,
+        head: Head,
+        sessions: Sequence[tuple[SessionRecord, Sequence[MemoryUnit]]],
+        kept: Mapping[str, Sequence[Association]],
+        show: Callable[[Batch], None],
+    ) -> list[Batch]:
+        """Embed units again, ids and texts as they are, and associate those anew that have no associations in `kept`.
+
+        The texts of all sessions are embedded together; `show` is given each session's batch before the next session's
+        associations are looked for.
+        """
+        table = self._table()
+        self._embed(table, [unit for _, units in sessions for unit in units])
+        batches = []
+        for record, units in sessions:
+            bare = [unit for unit in units if unit.id not in kept]
+            edges = {**self._associate(index, record, bare, table), **{u.id: kept[u.id] for u in units if u.id in kept}}
+            batches.append(_batch(head, [record], units, table, edges))
+            show(batches[-1])
+        return batches
 
     # steps
 
@@ -360,7 +403,7 @@ class Remembering:
         self, index: NamespaceIndex, record: SessionRecord, units: Sequence[MemoryUnit], table: VectorTable
     ) -> dict[str, list[Association]]:
         """Link units to those of other sessions: of all that are visible, and of older ones being written along."""
-        units = [unit for unit in units if unit.text]
+        units = [unit for unit in units if unit.text and not table[unit.text].is_owed]
         if not units or index.n_older(record.sequence) < self._config.warmup_sessions:
             return {}
         vectors = np.stack([table[unit.text].vector for unit in units])
@@ -384,7 +427,7 @@ def _place(record: SessionRecord) -> tuple[str, str, int]:
     return record.namespace, record.session_id, record.generation
 
 
-def _next_head(index: NamespaceIndex) -> Head:
+def next_head(index: NamespaceIndex) -> Head:
     """Return the head of the next write."""
     if index.head is None:
         return Head(index.namespace, uuid4().hex, 1, 0)
@@ -406,11 +449,11 @@ def _record_of(
     )  # fmt: skip
 
 
-def deleted(record: SessionRecord) -> SessionRecord:
-    """Return the tombstone of a session: its number and nothing else."""
+def deleted(record: SessionRecord, kept: JSON = None) -> SessionRecord:
+    """Return the tombstone of a session: its number, and what `growth.tombstone` keeps."""
     return SessionRecord(
         record.namespace, "", record.sequence, record.generation, record.revision, record.happened_at,
-        record.happened_at, record.happened_at, is_deleted=True,
+        record.happened_at, record.happened_at, is_deleted=True, metadata=kept,
     )  # fmt: skip
 
 
@@ -455,7 +498,7 @@ def _batch(
     return Batch(
         head,
         records,
-        [replace(unit, n_windows=max(1, len(text.windows))) for unit, text in zip(units, found, strict=True)],
+        [replace(unit, n_windows=text.n_windows) for unit, text in zip(units, found, strict=True)],
         np.stack([text.vector for text in found]) if found else np.zeros((0, n_dims), np.float32),
         np.array(owners, np.intp),
         np.concatenate(windows) if windows else np.zeros((0, n_dims), np.float32),
@@ -463,7 +506,7 @@ def _batch(
     )
 
 
-def _merged(head: Head, batches: Sequence[Batch]) -> Batch:
+def merged(head: Head, batches: Sequence[Batch]) -> Batch:
     """Join batches that are to be stored together."""
     offsets = np.cumsum([0, *(len(batch.units) for batch in batches)])
     return Batch(

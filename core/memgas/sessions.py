@@ -19,7 +19,7 @@ from memgas.index import NamespaceIndex, SessionState
 from memgas.protocols import LLM
 from memgas.remembering import Draft, Remembering, deleted
 from memgas.stored import fetch_session, fetch_turns, find
-from memgas.types import Added, NewSession, Session, Turn
+from memgas.types import Added, NewSession, Session, SessionRecord, Turn
 from memgas.workspace import Workspace
 
 _CHUNK = 16
@@ -201,6 +201,10 @@ class Sessions:
             self._digests.later(index.namespace, [state.record])
         return Added(given.session_id, len(fresh), draft.is_pending, given.degraded)
 
+    def exchange_starts(self, turns: Sequence[Turn]) -> list[int]:
+        """Return where each exchange of turns would begin."""
+        return self._remembering.exchange_starts(turns)
+
     # forgetting
 
     def delete_turn(self, namespace: str, session_id: str, position: int) -> None:
@@ -215,7 +219,7 @@ class Sessions:
             is_chat = state.record.kind == "chat"
             wants_llm = self._llm is not None and is_chat and any(turn.text for turn in turns)
             draft = replace(Draft.of(state.record, tuple(turns), None), is_pending=wants_llm and not is_open)
-            self._remembering.rewrite(index, state, draft, self._clock(), is_open=is_open)
+            self._remembering.rewrite_now(index, state, draft, self._clock(), is_open=is_open)
             due = [index.sessions[session_id].record] if draft.is_pending else []
         self._digests.later(namespace, due)
 
@@ -225,10 +229,13 @@ class Sessions:
         """Delete one session, or all of a conversation."""
         with self._open().writing(namespace) as index:
             if session_id is not None:
-                records = [find(index, session_id).record]
+                gone = [_buried(find(index, session_id))]
             else:
-                records = [state.record for state in index.conversation(conversation_id or "")]
-            self._remembering.mark(index, [deleted(record) for record in records])
+                name = conversation_id or ""
+                records = [state.record for state in index.conversation(name)]
+                buried = [record for record in index.tombstones.values() if growth.buried(record, name) is not None]
+                gone = [deleted(record) for record in (*records, *buried)]  # it may begin anew, with the same ids
+            self._remembering.mark(index, gone)
 
     # reading
 
@@ -242,6 +249,14 @@ class Sessions:
         with self._open().reading(namespace) as index:
             state = find(index, session_id)
             return fetch_session(self._open().store, index, state)
+
+
+def _buried(state: SessionState) -> SessionRecord:
+    """Return a session's tombstone; that of a conversation's session still knows the retries of its turns."""
+    record = state.record
+    if record.conversation_id is None:
+        return deleted(record)
+    return deleted(record, growth.tombstone(record.conversation_id, record.first_turn, state.keys))
 
 
 def _new_turns(state: SessionState | None, given: _Given) -> Sequence[Turn]:

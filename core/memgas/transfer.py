@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import IO
 
@@ -66,6 +67,7 @@ def _line(session: Session, state: SessionState | None, edges: list[JSON], made:
         "added_at": session.added_at.isoformat(),
         "metadata": session.metadata,
         "turns": [_turn(turn) for turn in session.turns],
+        "exchanges": sorted(state.exchange_starts.values()) if state else [],
         "digest": None
         if digest is None
         else {"summary": digest.summary, "keywords": list(digest.keywords), "source": digest.source},
@@ -101,7 +103,8 @@ def import_lines(
     progress: Callable[[int], None] | None,
 ) -> int:
     """Add the sessions of lines; return how many were new."""
-    drafts = (_draft(line, number, fingerprint) for number, line in _numbered(lines))
+    reader = _Reader(fingerprint, sessions.exchange_starts)
+    drafts = (reader.draft(line, number) for number, line in _numbered(lines))
     return sum(added.n_new_turns > 0 for added in sessions.add_drafts(namespace, drafts, progress))
 
 
@@ -118,19 +121,43 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         raise InvalidInputError(f"after line {number} comes what is not UTF-8: {error}") from error
 
 
-def _draft(line: str, number: int, fingerprint: Fingerprint) -> Draft:
-    """Read one line."""
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"line {number} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise InvalidInputError(f"line {number} must be a JSON object; got {type(data).__name__}")
-    try:
-        return _draft_of(data, fingerprint)
-    except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError) as error:
-        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise InvalidInputError(f"line {number} is no session of an export: {reason}") from error
+class _Reader:
+    """Reads the lines of one export.
+
+    Parameters
+    ----------
+    fingerprint
+        Of the embedder here.
+    exchange_starts
+        Cuts turns into exchanges as they are cut here.
+    """
+
+    def __init__(self, fingerprint: Fingerprint, exchange_starts: Callable[[Sequence[Turn]], list[int]]) -> None:
+        self._fingerprint = fingerprint
+        self._exchange_starts = exchange_starts
+        self._is_cut_alike: dict[str, bool] = {}
+
+    def draft(self, line: str, number: int) -> Draft:
+        """Read one line."""
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError(f"line {number} is not JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise InvalidInputError(f"line {number} must be a JSON object; got {type(data).__name__}")
+        try:
+            return self._believed(_draft_of(data, self._fingerprint), data.get("exchanges"))
+        except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError) as error:
+            reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+            raise InvalidInputError(f"line {number} is no session of an export: {reason}") from error
+
+    def _believed(self, draft: Draft, exchanges: object) -> Draft:
+        """Return a draft without associations where they name exchanges that are cut otherwise here: made anew."""
+        self._is_cut_alike[draft.session_id] = exchanges == self._exchange_starts(draft.turns)
+        named = {draft.session_id, *(edge.target_session for edge in draft.associations or ())}
+        if all(self._is_cut_alike.get(name, True) for name in named):
+            return draft
+        return replace(draft, associations=None)
 
 
 def _draft_of(data: Mapping[str, object], fingerprint: Fingerprint) -> Draft:

@@ -156,7 +156,8 @@ class MemoryUnit:
     spans
         The turns of an exchange, in order. Empty for other granularities.
     n_windows
-        Into how many windows the text was cut for the embedder; 1 when it was read whole.
+        Into how many windows the text was cut for the embedder; 1 when it was read whole; 0 while it has no vector,
+        because the embedder did not answer or because the vector was lost: `repair` embeds it.
     """
 
     id: str
@@ -213,7 +214,8 @@ class SessionRecord:
     is_pending
         Its digest is missing or stale.
     is_deleted
-        A tombstone: everything but the numbers is blank.
+        A tombstone: everything but the numbers is blank; of a conversation's session, `metadata` keeps hashes of its
+        message ids.
     """
 
     namespace: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from memgas import index as mirror
 from memgas.errors import ClosedError
@@ -150,6 +151,14 @@ class Workspace:
             entry.index = None
             self.store.delete(namespace)
 
+    def drop_mirrors(self) -> None:
+        """Read every namespace again at its next use: the store was changed past the mirrors."""
+        with self._lock:
+            entries = list(self._entries.values())
+        for entry in entries:
+            with entry.guard:
+                entry.index = None
+
     @contextmanager
     def _inside(self, namespace: str) -> Iterator[_Entry]:
         with self._lock:
@@ -217,15 +226,28 @@ def _is_mostly_dead(index: NamespaceIndex) -> bool:
 
 
 _open: dict[Hashable, Workspace] = {}
+_private: WeakValueDictionary[Hashable, Workspace] = WeakValueDictionary()
 _open_lock = threading.Lock()
 
 
-def share(key: Hashable, make: Callable[[], Workspace]) -> Workspace:
-    """Return the workspace that is open under a key, made if there is none; release it with `unshare`."""
+def share(key: Hashable, make: Callable[[], Workspace], *, is_private: bool) -> Workspace:
+    """Return the workspace that is open under a key, made if there is none; release it with `unshare`.
+
+    Parameters
+    ----------
+    key
+        What names it.
+    make
+        Makes it.
+    is_private
+        Its store was handed in, and goes with whoever holds it. Else it holds files or connections, which only closing
+        gives back: it is kept until then.
+    """
+    opened: MutableMapping[Hashable, Workspace] = _private if is_private else _open
     with _open_lock:
-        workspace = _open.get(key)
+        workspace = opened.get(key)
         if workspace is None:
-            workspace = _open[key] = make()
+            workspace = opened[key] = make()
         workspace.acquire()
         return workspace
 
@@ -235,3 +257,10 @@ def unshare(key: Hashable, workspace: Workspace) -> None:
     with _open_lock:
         if workspace.release():
             _open.pop(key, None)
+            _private.pop(key, None)
+
+
+def is_open(key: Hashable) -> bool:
+    """Tell whether anything in this process has it open."""
+    with _open_lock:
+        return key in _open

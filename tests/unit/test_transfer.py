@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memgas import MemGAS, NewSession, Turn
+from memgas import MemGAS, MemGASConfig, NewSession, Turn
 from memgas.errors import InvalidInputError, SessionConflictError
 from memgas.testing import HashEmbedder, ScriptedLLM
 from memgas.types import JSON
@@ -189,6 +189,7 @@ def _line(**changes: object) -> dict[str, object]:
     return {
         "version": 1, "session_id": "s", "happened_at": NOON.isoformat(), "added_at": NOON.isoformat(),
         "turns": [{"speaker": "user", "text": "hello"}, {"speaker": "user", "text": "hello"}], "embedder": fingerprint,
+        "exchanges": [0],
     } | changes  # fmt: skip
 
 
@@ -293,3 +294,30 @@ def test_a_large_import_is_one_at_a_time() -> None:
         memory.add_many(given, namespace="n")
         memory.import_jsonl(_lines(memory), namespace="m")
         assert _edges(memory, "m") == _edges(memory, "n")
+
+
+def test_an_import_under_other_exchange_bounds() -> None:
+    """Where exchanges are cut otherwise than in the export, no association is hung on the wrong one: they are made anew."""
+    turns = [Turn("user" if n % 2 == 0 else "assistant", f"{SUBJECTS[n % 6]} number {n}") for n in range(12)]
+    given = [NewSession(turns[i:] + turns[:i], f"s{i}", NOON) for i in range(8)]
+    narrow = MemGASConfig(max_exchange_turns=2)
+    with MemGAS.in_memory(embedder=HashEmbedder()) as wide, MemGAS.in_memory(embedder=HashEmbedder()) as alike:
+        wide.add_many(given, namespace="n")
+        alike.import_jsonl(_lines(wide), namespace="n")
+        assert _edges(alike, "n") == _edges(wide, "n")
+        with (
+            MemGAS.in_memory(embedder=HashEmbedder(), config=narrow) as imported,
+            MemGAS.in_memory(embedder=HashEmbedder(), config=narrow) as added,
+        ):
+            cut = MemGASConfig(max_exchange_chars=100)
+            assert imported.import_jsonl(_lines(wide), namespace="n") == 8
+            added.add_many(given, namespace="n")
+            long = [NewSession([Turn("user", "x " * 60), *turns], "long", NOON)]
+            added.add_many(long, namespace="n")
+            assert _edges(imported, "n") == {k: v for k, v in _edges(added, "n").items() if "long" not in str(k)}
+            with MemGAS.in_memory(embedder=HashEmbedder(), config=cut) as other:
+                other.import_jsonl(_lines(added), namespace="n")
+                known = {
+                    (d["session_id"], d["granularity"], d["position"]) for _, d in other.graph("n").nodes(data=True)
+                }
+                assert {place for edge in _edges(other, "n") for place in edge} <= known

@@ -62,11 +62,17 @@ class SafeEmbedder:
         self.n_calls = 0
         self.n_texts = 0
         self._batch_size = batch_size
+        self._expected: int | None = None
+        self._is_silent = False
         self._counting = threading.Lock()
         self._turn = _turn(embedder)
 
     def __repr__(self) -> str:
         return f"SafeEmbedder({self.name})"
+
+    def expect_width(self, n_dims: int) -> None:
+        """Take what a store says for the width when the embedder cannot be asked: some learn theirs from a first call."""
+        self._expected = n_dims
 
     @property
     def name(self) -> str:
@@ -76,7 +82,15 @@ class SafeEmbedder:
     @property
     def n_dims(self) -> int:
         """Width of the vectors."""
-        return _guarded(lambda: int(self.embedder.n_dims), self.name, EmbedderError)
+        if self._is_silent and self._expected is not None:
+            return self._expected
+        try:
+            return _guarded(lambda: int(self.embedder.n_dims), self.name, EmbedderError)
+        except EmbedderError:
+            if self._expected is None:
+                raise
+            self._is_silent = True  # asked once: each time could mean waiting for a server that is down
+            return self._expected
 
     @property
     def max_tokens(self) -> int | None:

@@ -98,6 +98,11 @@ def split_windows_of(batch: Batch) -> list[NDArray[np.float32]]:
     return [batch.windows[start:end] for start, end in pairwise(starts)]
 
 
+def says_something(record: SessionRecord) -> bool:
+    """Tell whether a reader who knows nothing yet needs a record: all but empty tombstones."""
+    return not record.is_deleted or record.metadata is not None
+
+
 def visible_ids(record: SessionRecord, granularity: Granularity) -> list[str]:
     """Return the ids of the units that a record names at one granularity, in order of position."""
     return [

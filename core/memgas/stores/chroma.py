@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from memgas.errors import ClosedError, InvalidInputError, StoreCorruptError, StoreError
-from memgas.stores import recovery, segments, upkeep
-from memgas.stores.batches import assemble, check_batch, pages_of, visible_ids
+from memgas.fingerprint import REEMBEDDING
+from memgas.stores import generations, recovery, segments, upkeep
+from memgas.stores.batches import assemble, check_batch, pages_of, says_something, visible_ids
+from memgas.stores.generations import NextUnits
 from memgas.stores.journal import Journal
 from memgas.stores.locking import FolderLock, Gate
 from memgas.stores.rows import (
     META_ID,
+    Metadata,
     dump_json,
     head_from_row,
     head_id,
@@ -66,14 +69,18 @@ class ChromaStore:
         self._gate = Gate()
         self._is_closed = False
         self._has_erased = False
-        self._journal = None if root is None else Journal(root / "vectors.sqlite", f"{prefix}_vectors")
+        self._meta_table = self._open_table(generations.meta_name(prefix), is_plain=True)
+        self._generation = generations.generation_of(self._store_row())
+        self._journal = self._open_journal(self._generation)
         self._open_tables()
+        self._drop_leftovers()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, collection_prefix: str = "memgas") -> ChromaStore:
         """Open a folder, an empty one or one that holds a Chroma database, for this process alone.
 
-        An index that a killed process left torn is rebuilt first; a warning is logged.
+        What a killed process left is put in order first: a torn index is rebuilt, with a warning in the log, and rows of a
+        write that never ended are removed.
 
         Parameters
         ----------
@@ -109,12 +116,15 @@ class ChromaStore:
     @classmethod
     def _open_locked(cls, root: Path, prefix: str, lock: FolderLock) -> ChromaStore:
         """Open a folder that is ours; leave no client behind if that fails."""
-        recovery.set_aside(root, _names(prefix))
+        owned = generations.owned_names(prefix)
+        recovery.set_aside(root, owned)
         client = _embedded_client(root)
         try:
-            recovery.finish_copies(root, client, _names(prefix))
+            recovery.finish_copies(root, client, owned)
             store = cls(client, prefix, root, lock)
             recovery.rebuild_marked(root, store._tables, store._journal)
+            if lock.was_abandoned:
+                upkeep.drop_strays(store._tables, store._journal)
         except BaseException:
             client.close()
             raise
@@ -182,7 +192,7 @@ class ChromaStore:
             if head is None:
                 return iter(())
             if since is None:
-                records = [record for record in self._records(head, range(head.next_number)) if not record.is_deleted]
+                records = [record for record in self._records(head, range(head.next_number)) if says_something(record)]
             else:
                 records = self._changed(head, since)
         return self._pages(head, records)
@@ -201,22 +211,54 @@ class ChromaStore:
             self._units.delete_namespace(namespace)
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a head, sorted."""
+        """List the namespaces that have a head, sorted; without those whose sessions were all deleted.
+
+        A head came with a session. Where sessions were deleted since, one that is left is looked for: they are few, and
+        all records of a large store are many.
+        """
+        meta = self._tables.meta
         with self._inside():
-            heads = self._tables.meta.where({"row": "head"}, "metadatas")
-            return sorted(head_from_row(row.metadata).namespace for _, row in heads)
+            heads = [head_from_row(row.metadata) for _, row in meta.where({"row": "head"}, "metadatas")]
+            thinned = {row.metadata.get("namespace") for _, row in meta.where({"is_deleted": True}, "metadatas")}
+            return sorted(h.namespace for h in heads if h.namespace not in thinned or self._has_session(h))
 
     def meta(self) -> dict[str, JSON]:
         """Read what was set about the store as a whole."""
         with self._inside():
-            row = self._tables.meta.get([META_ID], "metadatas").get(META_ID)
-        return cast("dict[str, JSON]", load_json(row.metadata.get("json"))) if row else {}
+            row = self._store_row()
+        return cast("dict[str, JSON]", load_json(row.get("json"))) if row else {}
 
     def set_meta(self, meta: dict[str, JSON]) -> None:
         """Replace what is set about the store as a whole."""
-        metadata = {"row": "store", "json": dump_json(meta)}
         with self._inside():
-            self._tables.meta.upsert([META_ID], ones(1), [metadata])
+            self._write_store_row(meta, self._generation)
+
+    def next_units(self) -> NextUnits:
+        """Open the collections that another embedder's vectors are put into, made when they are not there.
+
+        Set `reembedding` in `meta` before: without it, the next opening drops them.
+        """
+        with self._inside():
+            generation = self._generation + 1
+            tables = self._tables_of(generation)
+            return NextUnits(self._root, tables, self._open_journal(generation))
+
+    def adopt_next(self, meta: dict[str, JSON]) -> None:
+        """Let the units that were put into `next_units` be the store's, and set `meta`, in one call; drop the old ones."""
+        with self._alone():
+            self._write_store_row(meta, self._generation + 1)
+            self._generation += 1
+            if self._journal is not None:
+                self._journal.close()
+            self._journal = self._open_journal(self._generation)
+            self._open_tables()
+            self._drop_leftovers()
+
+    def drop_next(self, meta: dict[str, JSON]) -> None:
+        """Stay with the units that there are: set `meta`, and drop what was put into `next_units`."""
+        with self._alone():
+            self._write_store_row(meta, self._generation)
+            self._drop_leftovers()
 
     def erase(self) -> None:
         """Remove the bytes of everything deleted so far from every file of the folder.
@@ -247,7 +289,7 @@ class ChromaStore:
                     segments.vacuum(self._root)
                 finally:
                     self._client = _embedded_client(self._root)
-                    recovery.finish_copies(self._root, self._client, _names(self._prefix))
+                    recovery.finish_copies(self._root, self._client, generations.owned_names(self._prefix))
                     self._open_tables()
             for table in self._tables:
                 table.n_dims()  # opens the index, which writes its files
@@ -263,7 +305,7 @@ class ChromaStore:
         """Mend what `check` finds; list what was done. Nobody may write meanwhile, through a server neither.
 
         Rows that no record names are removed. A missing row is replaced by an empty one, a lost vector by Chroma's copy
-        or the journal's; where both are gone, by zeros, and the text has to be embedded again.
+        or the journal's; where both are gone, by zeros, and the unit is marked to be embedded again (`n_windows` 0).
         """
         with self._alone():
             return upkeep.repair(self._tables, self._journal)
@@ -290,6 +332,13 @@ class ChromaStore:
         """Read a head."""
         row = self._tables.meta.get([head_id(namespace)], "metadatas").get(head_id(namespace))
         return head_from_row(row.metadata) if row else None
+
+    def _has_session(self, head: Head) -> bool:
+        """Tell whether a session of a namespace is left."""
+        where = {
+            "$and": [{"row": "record"}, {"namespace": head.namespace}, {"epoch": head.epoch}, {"is_deleted": False}]
+        }
+        return self._tables.meta.has(where)
 
     def _records(self, head: Head, sequences: Sequence[int]) -> list[SessionRecord]:
         """Read records by sequence."""
@@ -353,12 +402,50 @@ class ChromaStore:
 
     def _open_tables(self) -> None:
         """Get the collections, or make them."""
-        *units, meta = (_collection(self._client, name) for name in _names(self._prefix))
-        self._tables = Tables(
-            {g: self._table(collection, is_plain=False) for g, collection in zip(GRANULARITIES, units, strict=True)},
-            self._table(meta, is_plain=True),
-        )
+        self._meta_table = self._open_table(generations.meta_name(self._prefix), is_plain=True)
+        self._tables = self._tables_of(self._generation)
         self._units = UnitRows(self._tables.units, self._journal)
+
+    def _tables_of(self, generation: int) -> Tables:
+        """Get the collections of a generation, or make them."""
+        names = generations.unit_names(self._prefix, generation)
+        units = [self._open_table(name, is_plain=False) for name in names]
+        return Tables(dict(zip(GRANULARITIES, units, strict=True)), self._meta_table)
+
+    def _open_table(self, name: str, *, is_plain: bool) -> Table:
+        """Get a collection, or make it."""
+        return self._table(_collection(self._client, name), is_plain=is_plain)
+
+    def _open_journal(self, generation: int) -> Journal | None:
+        """Open the journal of a generation."""
+        name = generations.journal_name(self._prefix, generation)
+        return None if self._root is None else Journal(self._root / "vectors.sqlite", name)
+
+    def _store_row(self) -> Metadata:
+        """Read the row of the store; empty when there is none."""
+        row = self._meta_table.get([META_ID], "metadatas").get(META_ID)
+        return row.metadata if row else {}
+
+    def _write_store_row(self, meta: dict[str, JSON], generation: int) -> None:
+        """Write the row of the store."""
+        metadata = {"row": "store", "json": dump_json(meta), "generation": generation}
+        self._meta_table.upsert([META_ID], ones(1), [metadata])
+
+    def _drop_leftovers(self) -> None:
+        """Drop units of another generation: of the one before, and of one that nobody is filling any more."""
+        meta = load_json(self._store_row().get("json", "{}"))
+        is_filling = isinstance(meta, dict) and REEMBEDDING in meta
+        stale = [self._generation - 1] if self._generation > 1 else []
+        for generation in stale if is_filling else [*stale, self._generation + 1]:
+            names = generations.unit_names(self._prefix, generation)
+            with chroma_errors("dropping old collections"):
+                there = {collection.name for collection in self._client.list_collections()}
+                for name in there.intersection(names):
+                    self._client.delete_collection(name)
+            if self._journal is not None:
+                self._journal.drop(generations.journal_name(self._prefix, generation))
+            if self._root is not None:
+                recovery.unmark(self._root, names)
 
     def _table(self, collection: Collection, *, is_plain: bool) -> Table:
         """Return a collection as a table."""
@@ -401,17 +488,12 @@ def _records_of(head: Head, rows: Iterable[Found]) -> list[SessionRecord]:
     return sorted(records, key=attrgetter("sequence"))
 
 
-def _names(prefix: str) -> list[str]:
-    """Return the names of the collections, that of records and heads last."""
-    return [*(f"{prefix}_{granularity.value}" for granularity in GRANULARITIES), f"{prefix}_meta"]
-
-
 def _checked_prefix(prefix: str) -> str:
     """Raise unless names of collections can begin so."""
-    if not _PREFIX.fullmatch(prefix):
+    if not _PREFIX.fullmatch(prefix) or generations.LIKE_A_GENERATION.fullmatch(prefix):
         raise InvalidInputError(
             "collection_prefix must be 2 to 201 of the characters a-z A-Z 0-9 . _ -, beginning with a letter or digit, "
-            f"without '..'; got {prefix!r:.80}"
+            f"without '..', and not ending like '_g2'; got {prefix!r:.80}"
         )
     return prefix
 

@@ -18,6 +18,7 @@ from memgas.stores.batches import (
     check_batch,
     check_width,
     pages_of,
+    says_something,
     split_windows_of,
     visible_ids,
 )
@@ -107,7 +108,7 @@ class InMemoryStore:
             records = [
                 record
                 for _, record in sorted(space.records.items())
-                if (not record.is_deleted if since is None else record.revision > since)
+                if (says_something(record) if since is None else record.revision > since)
             ]
             rows = dict(space.rows)
             head = space.head
@@ -138,10 +139,14 @@ class InMemoryStore:
             self._spaces.pop(namespace, None)
 
     def namespaces(self) -> list[str]:
-        """List the namespaces that have a head, sorted."""
+        """List the namespaces that have a head, sorted; without those whose sessions were all deleted."""
         with self._lock:
             self._check_open()
-            return sorted(self._spaces)
+            return sorted(
+                name
+                for name, space in self._spaces.items()
+                if not space.records or not all(record.is_deleted for record in space.records.values())
+            )
 
     def meta(self) -> dict[str, JSON]:
         """Read what was set about the store as a whole."""
@@ -173,6 +178,9 @@ class InMemoryStore:
                     found.append(f"namespace {namespace!r:.80}: {n_strays} unit(s) that no session names")
                 if n_missing := len(named - space.rows.keys()):
                     found.append(f"namespace {namespace!r:.80}: {n_missing} unit(s) missing that a session names")
+                n_owed = sum(row.unit.n_windows == 0 for uid, row in space.rows.items() if uid in named)
+                if n_owed:
+                    found.append(f"namespace {namespace!r:.80}: {n_owed} unit(s) have to be embedded again")
             return found
 
     def repair(self) -> list[str]:
@@ -185,7 +193,7 @@ class InMemoryStore:
                     del space.rows[uid]
                 for record in space.records.values():
                     self._fill(space, record)
-            return [f"mended: {line}" for line in done]
+            return [f"mended: {line}" for line in done if "embedded" not in line]
 
     def _fill(self, space: _Space, record: SessionRecord) -> None:
         """Put empty units where a record's rows are missing."""

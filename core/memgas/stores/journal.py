@@ -126,6 +126,11 @@ class Journal:
                 keys = [(bytes.fromhex(uid),) for uid in ids]
                 self._db.executemany(f"DELETE FROM {self._table} WHERE id = ?", keys)
 
+    def drop(self, name: str) -> None:
+        """Drop the table of another name, if there is one."""
+        with self._lock, self._errors():
+            self._db.execute(f'DROP TABLE IF EXISTS "{name}"')
+
     def vacuum(self) -> None:
         """Rewrite the file so that no deleted byte is left in it, nor in its log."""
         with self._lock, self._errors():

@@ -18,6 +18,11 @@ _held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 class FolderLock:
     """Holds a folder for this process, until `release` or the end of the process, however it ends.
 
+    Attributes
+    ----------
+    was_abandoned
+        The last holder did not release it: it was killed, perhaps in the middle of something.
+
     Raises
     ------
     StoreLockedError
@@ -27,7 +32,14 @@ class FolderLock:
     """
 
     def __init__(self, root: Path) -> None:
-        self._file: IO[str] | None = _lock(root)
+        file = _lock(root)
+        file.seek(0)
+        self.was_abandoned = bool(file.read(1))
+        file.seek(0)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        self._file: IO[str] | None = file
         _held.add(self)
 
     def release(self) -> None:
@@ -35,6 +47,7 @@ class FolderLock:
         if self._file is not None:
             import fcntl
 
+            self._file.truncate(0)
             fcntl.flock(self._file, fcntl.LOCK_UN)
             self.drop()
 
@@ -46,7 +59,7 @@ class FolderLock:
 
 
 def _lock(root: Path) -> IO[str]:
-    """Lock a folder and write down whose it is."""
+    """Lock a folder; what its lock file says is left in it."""
     try:
         import fcntl
     except ImportError:
@@ -65,9 +78,6 @@ def _lock(root: Path) -> IO[str]:
             "and ChromaStore.connect, for two processes on one folder lose vectors"
         )  # fmt: skip
         raise StoreLockedError(f"{root} is open {where}") from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
     return file
 
 

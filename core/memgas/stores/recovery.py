@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Collection as AbstractCollection
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from memgas.stores import segments
 from memgas.stores.journal import Journal
 from memgas.stores.tables import Client, Tables, chroma_errors
-from memgas.stores.upkeep import rebuild_index, width_of
+from memgas.stores.upkeep import mark_unembedded, rebuild_index, width_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _COPYING = ".memgas.copying"
 _COPY = ".copy"
 
 
-def set_aside(root: Path, names: AbstractCollection[str]) -> None:
+def set_aside(root: Path, owned: re.Pattern[str]) -> None:
     """Move torn indexes of some collections aside, and write down that they are to be rebuilt. No client may be open.
 
     Those of other collections are left alone, with a warning: whatever they hold, there is no journal of it.
@@ -35,7 +35,7 @@ def set_aside(root: Path, names: AbstractCollection[str]) -> None:
     if not broken:
         return
     owners = segments.collection_names(root)
-    ours = {segment: owners[segment.name] for segment in broken if owners.get(segment.name) in names}
+    ours = {segment: owners[segment.name] for segment in broken if owned.fullmatch(owners.get(segment.name, ""))}
     for segment, reason in broken.items():
         logger.warning(
             "%s: the index of %r is torn (%s); %s", segment, owners.get(segment.name), reason,
@@ -53,9 +53,13 @@ def rebuild_marked(root: Path, tables: Tables, journal: Journal | None) -> None:
         return
     done = [table.name for table in tables if table.name in todo]
     width = width_of(tables, journal)
-    n_lost = sum(rebuild_index(table, journal, width) for table in tables if table.name in todo)
+    n_lost = 0
+    for table in tables:
+        lost = rebuild_index(table, journal, width) if table.name in todo else []
+        mark_unembedded(table, lost, journal, width)
+        n_lost += len(lost)
     if n_lost:
-        logger.warning("%s: %d vector(s) are lost: `repair()`, then embed those texts again", root, n_lost)
+        logger.warning("%s: %d vector(s) are lost: `repair()` embeds those texts again", root, n_lost)
     else:
         segments.drop_aside(root)
     _mark(root, [name for name in todo if name not in done])
@@ -78,13 +82,13 @@ def replace_by_copy(client: Client, name: str) -> None:
         client.get_collection(copy_name(name), embedding_function=None).modify(name=name)
 
 
-def finish_copies(root: Path, client: Client, names: AbstractCollection[str]) -> None:
+def finish_copies(root: Path, client: Client, owned: re.Pattern[str]) -> None:
     """End a replacement that was cut short: a copy whose original is gone was complete, any other is dropped."""
     if not (root / _COPYING).exists():
         return
     with chroma_errors(f"opening {root}"):
         there = {collection.name for collection in client.list_collections()}
-        for name in names:
+        for name in filter(owned.fullmatch, {name.removesuffix(_COPY) for name in there}):
             copy = copy_name(name)
             if copy in there and name in there:
                 client.delete_collection(copy)
@@ -100,6 +104,13 @@ def marked(root: Path) -> list[str]:
     except FileNotFoundError:
         return []
     return names
+
+
+def unmark(root: Path, names: Sequence[str]) -> None:
+    """Cross collections out that are no more."""
+    todo = marked(root)
+    if set(todo).intersection(names):
+        _mark(root, [name for name in todo if name not in names])
 
 
 def _mark(root: Path, names: Sequence[str]) -> None:

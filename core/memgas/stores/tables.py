@@ -180,6 +180,10 @@ class Table:
             yield from page.items()
             offset += len(page)
 
+    def has(self, where: Mapping[str, object]) -> bool:
+        """Tell whether there is a row of such metadata."""
+        return bool(self._read(where=where, limit=1, include=[]))
+
     def ids(self, where: Mapping[str, object] | None = None) -> list[str]:
         """Read the ids of rows by metadata; None: of all."""
         return [row_id for row_id, _ in self.where(where)]

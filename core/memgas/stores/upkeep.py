@@ -46,6 +46,8 @@ class _Findings:
         Ids of units that lack vectors of their windows.
     unreadable
         Ids of rows whose vectors Chroma cannot read.
+    unembedded
+        Ids of units whose texts have no vector yet.
     """
 
     table: Table
@@ -54,6 +56,7 @@ class _Findings:
     unjournaled: Sequence[str]
     windowless: Sequence[str]
     unreadable: Sequence[str]
+    unembedded: Sequence[str]
 
     def lines(self) -> list[str]:
         """Say what can be mended, in words."""
@@ -74,8 +77,9 @@ class _Findings:
 
     def more_lines(self) -> list[str]:
         """Say what only embedding again can mend."""
-        n_units = len(self.windowless)
-        return [f"{self.table.name}: {n_units} long unit(s) without their windows' vectors"] if n_units else []
+        n_units = len({*self.windowless, *self.unembedded})
+        what = "unit(s) without a vector, or without those of their windows, have to be embedded again"
+        return [f"{self.table.name}: {n_units} {what}"] if n_units else []
 
 
 def check(tables: Tables, journal: Journal | None) -> list[str]:
@@ -90,13 +94,15 @@ def repair(tables: Tables, journal: Journal | None) -> list[str]:
     """Mend what is wrong, and list what was done."""
     findings = list(_look(tables, journal))
     width = width_of(tables, journal)
-    n_lost = 0
     for found in findings:
         found.table.delete(found.strays)
+        lost: set[str] = set()
         if found.unjournaled and journal is not None:
-            n_lost += _fill_journal(found.table, found.unjournaled, journal, width)
+            lost |= set(_fill_journal(found.table, found.unjournaled, journal, width))
         if found.unreadable:
-            n_lost += rebuild_index(found.table, journal, width, None if journal else found.unreadable)
+            lost |= set(rebuild_index(found.table, journal, width, None if journal else found.unreadable))
+        lost |= set(_windowless(found.table, journal) & set(found.windowless))
+        mark_unembedded(found.table, sorted(lost), journal, width)
         _write_blanks(found.table, list(found.missing.values()), journal, width)
     orphans = _orphans(tables, journal)
     if journal is not None:
@@ -104,7 +110,8 @@ def repair(tables: Tables, journal: Journal | None) -> list[str]:
     done = [f"mended: {line}" for found in findings for line in found.lines()]
     if orphans:
         done.append(f"mended: journal: {len(orphans)} vector(s) of no unit")
-    return [*done, f"{n_lost} vector(s) are zero now: their texts have to be embedded again"] if n_lost else done
+    n_owed = sum(len(table.ids({"n_windows": 0})) for table in tables.units.values())
+    return [*done, f"{n_owed} unit(s) have to be embedded again"] if n_owed else done
 
 
 def drop_strays(tables: Tables, journal: Journal | None) -> None:
@@ -125,14 +132,34 @@ def width_of(tables: Tables, journal: Journal | None) -> int:
     return next((len(vector) for vector in found), 1)
 
 
-def rebuild_index(table: Table, journal: Journal | None, width: int, ids: Sequence[str] | None = None) -> int:
-    """Write the vectors of rows again, all of them by default; return how many are lost: those are zero now."""
-    n_lost = 0
+def rebuild_index(table: Table, journal: Journal | None, width: int, ids: Sequence[str] | None = None) -> list[str]:
+    """Write the vectors of rows again, all of them by default; return the ids of those that are lost: zero now."""
+    lost: list[str] = []
     for page in _pages(table.ids() if ids is None else ids):
-        vectors, lost = _best_vectors(table, page, journal, width)
+        vectors, missing = _best_vectors(table, page, journal, width)
         table.upsert(page, vectors)
-        n_lost += lost
-    return n_lost
+        lost += missing
+    return lost
+
+
+def mark_unembedded(table: Table, ids: Sequence[str], journal: Journal | None, width: int) -> None:
+    """Write down that units lack vectors, or those of their windows: their texts are to be embedded again.
+
+    Ids of windows stand for their units.
+    """
+    owners = sorted({_unit_of(row_id) for row_id in ids})
+    windows = _windows_by_unit(table) if owners else {}
+    for page in _pages(owners):
+        vectors, _ = _best_vectors(table, page, journal, width)
+        if journal is not None:
+            journal.save(page, vectors, [vectors[:0]] * len(page))
+        table.upsert(page, vectors, [{"n_windows": 0}] * len(page))  # Chroma merges: the other keys stay
+    table.delete([name for uid in owners for name in windows.get(uid, ())])
+
+
+def _unit_of(row_id: str) -> str:
+    match = _WINDOW_ID.fullmatch(row_id)
+    return match[1] if match else row_id
 
 
 def copy_rows(source: Table, target: Table, journal: Journal | None, width: int) -> None:
@@ -216,12 +243,9 @@ def _look(tables: Tables, journal: Journal | None) -> Iterator[_Findings]:
             strays=_strays(ids, wanted, windows),
             missing=missing,
             unjournaled=[uid for uid in kept if uid not in journaled] if journal and granularity is not None else [],
-            windowless=[
-                uid
-                for uid, names in windows.items()
-                if uid in wanted and (journaled.get(uid) != len(names) if journal else not there.issuperset(names))
-            ],
+            windowless=sorted(_windowless(table, journal) & wanted),
             unreadable=_unreadable(table, kept),
+            unembedded=[] if table.is_plain else [uid for uid in table.ids({"n_windows": 0}) if uid in wanted],
         )
 
 
@@ -240,6 +264,18 @@ def _windows_by_unit(table: Table) -> dict[str, list[str]]:
         n_windows = row.metadata.get("n_windows")
         windows[uid] = [window_id(uid, n) for n in range(1, n_windows + 1)] if isinstance(n_windows, int) else []
     return windows
+
+
+def _windowless(table: Table, journal: Journal | None) -> AbstractSet[str]:
+    """Return the ids of units in several windows whose vectors are not all there."""
+    windows = _windows_by_unit(table)
+    there = set() if journal or not windows else set(table.ids())
+    journaled = _n_windows_journaled(journal, list(windows))
+    return {
+        uid
+        for uid, names in windows.items()
+        if (journaled.get(uid) != len(names) if journal else not there.issuperset(names))
+    }
 
 
 def _n_windows_journaled(journal: Journal | None, ids: Sequence[str]) -> dict[str, int]:
@@ -272,10 +308,10 @@ def _write_blanks(table: Table, units: Sequence[MemoryUnit], journal: Journal | 
         table.upsert(ids, zeros, [unit_metadata(unit, ()) for unit in units], [""] * len(units))
 
 
-def _fill_journal(table: Table, ids: Sequence[str], journal: Journal, width: int) -> int:
-    """Copy vectors from Chroma into the journal, those of windows that are rows too; return how many are lost."""
+def _fill_journal(table: Table, ids: Sequence[str], journal: Journal, width: int) -> list[str]:
+    """Copy vectors from Chroma into the journal, those of windows that are rows too; return whose are lost."""
     windows = {uid: names for uid, names in _windows_by_unit(table).items() if uid in set(ids)}
-    n_lost = 0
+    lost: list[str] = []
     for page in _pages(ids):
         names = [name for uid in page for name in windows.get(uid, ())]
         found = {**table.vectors(page), **table.vectors(names)}
@@ -285,20 +321,20 @@ def _fill_journal(table: Table, ids: Sequence[str], journal: Journal, width: int
             np.stack([found[name] for name in names if name in found]) if names and names[0] in found else none
             for names in (windows.get(uid, []) for uid in page)
         ])  # fmt: skip
-        n_lost += sum(uid not in found for uid in page)
-    return n_lost
+        lost += [uid for uid in page if uid not in found]
+    return lost
 
 
 def _best_vectors(
     table: Table, ids: Sequence[str], journal: Journal | None, width: int
-) -> tuple[NDArray[np.float32], int]:
-    """Return vectors for rows, `(n_rows, n_dims)`: the journal's, else Chroma's, else zeros, and the number of those."""
+) -> tuple[NDArray[np.float32], list[str]]:
+    """Return vectors for rows, `(n_rows, n_dims)`: the journal's, else Chroma's, else zeros, and the ids of those."""
     if table.is_plain:
-        return ones(len(ids)), 0
+        return ones(len(ids)), []
     found = {} if journal is None else _journaled(journal, ids)
     found |= table.vectors([row_id for row_id in ids if row_id not in found])
     zero = np.zeros(width, np.float32)
-    return np.stack([found.get(row_id, zero) for row_id in ids]), sum(row_id not in found for row_id in ids)
+    return np.stack([found.get(row_id, zero) for row_id in ids]), [row_id for row_id in ids if row_id not in found]
 
 
 def _journaled(journal: Journal, ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
