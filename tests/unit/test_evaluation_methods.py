@@ -288,10 +288,11 @@ def test_the_order_is_that_of_retrieve(config: MemGASConfig) -> None:
     for data in (read_locomo(FIXTURES / "locomo_tiny.json"), read_longmemeval(FIXTURES / "longmemeval_tiny.json")):
         for dialogue in data.dialogues:
             views = Views(dialogue, CachedEmbedder(FrozenEmbedder()), summaries="extractive")
-            with views.told(config).under(config) as memory:
+            told = views.told(config)
+            with told.under(config) as memory:
                 for question in dialogue.questions:
                     hits = recalled(memory, dialogue, question, top_k=len(dialogue.sessions)).hits
-                    assert [int(hit.session_id) for hit in hits] == ranked_by(memory, dialogue, question).tolist()
+                    assert [int(hit.session_id) for hit in hits] == ranked_by(told, config, dialogue, question).tolist()
             views.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +16,7 @@ from memgas.evaluation.dialogues import Dialogue, Question
 from memgas.lexical import tokenize
 from memgas.protocols import LLM
 from memgas.request import Request
-from memgas.scoring import allowed_nodes, read_nodes, score_nodes
+from memgas.scoring import Readings, read_nodes, score_nodes
 from memgas.types import Digest, NewSession
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ class Told:
         Keeps the store open; under the settings it was told with.
     add_seconds
         To take in the sessions, without what the embedder took.
+    readings
+        By question: how it compares with every unit, whatever the settings.
     """
 
     store: InMemoryStore
     memory: MemGAS
     add_seconds: float
+    readings: dict[str, Readings] = field(default_factory=dict)
 
     def under(self, config: MemGASConfig, llm: LLM | None = None) -> MemGAS:
         """Open the same memory under other settings of retrieval, with a model for the filter; close it afterwards."""
@@ -112,18 +115,20 @@ def recalled(
     )  # fmt: skip
 
 
-def ranked_by(memory: MemGAS, dialogue: Dialogue, question: Question) -> NDArray[np.intp]:
-    """Return all sessions in the order in which `retrieve` gives them: `(n_found,)`.
+def ranked_by(told: Told, config: MemGASConfig, dialogue: Dialogue, question: Question) -> NDArray[np.intp]:
+    """Return all sessions in the order in which `retrieve` gives them under some settings: `(n_found,)`.
 
     By its numeric steps alone: to make a hit of every session, with evidence and reasons, takes ten times as long. That the
-    order is that of `retrieve` is tested.
+    order is that of `retrieve` is tested. What does not depend on settings is kept for the next ones.
     """
-    request = Request(question.text, _NAMESPACE, len(dialogue.sessions), asking_time(dialogue, question))
-    vector, terms = memory.embedder.embed_query(question.text), tokenize(question.text)
-    with memory._workspace.reading(_NAMESPACE) as index:
-        allowed = allowed_nodes(index, request)
-        readings = read_nodes(index, vector, terms, request)
-        order = score_nodes(readings, allowed, memory.config, top_k=request.top_k).order
+    with told.memory._workspace.reading(_NAMESPACE) as index:
+        if question.id not in told.readings:
+            request = Request(question.text, _NAMESPACE, len(dialogue.sessions), asking_time(dialogue, question))
+            vector, terms = told.memory.embedder.embed_query(question.text), tokenize(question.text)
+            told.readings[question.id] = read_nodes(index, vector, terms, request)
+        readings = told.readings[question.id]
+        allowed = np.array(index.alive)
+        order = score_nodes(readings, allowed, config, top_k=len(dialogue.sessions)).order
         found = [state.record.session_id for slot in order if (state := index.state(int(slot))) is not None]
     return np.array([int(session_id) for session_id in found], dtype=np.intp)
 

@@ -107,8 +107,8 @@ class Memory:
         """Add the sessions to an empty memory in memory, and ask it each question."""
         told = views.told(self.config)
         asked = views.dialogue.judged
+        orders = [ranked_by(told, self.config, views.dialogue, question) for question in asked]
         with told.under(self.config) as memory:
-            orders = [ranked_by(memory, views.dialogue, question) for question in asked]
             clock = Clock(views.embedder)
             for question in asked[:_N_TIMED]:  # what a user waits for: hits with their evidence, not the order alone
                 recalled(memory, views.dialogue, question, top_k=5)
