@@ -61,7 +61,7 @@ def show(browser: Browser) -> Show:
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))
             page.goto(url)
-            page.wait_for_function("document.getElementById('mode').textContent !== ''")
+            page.wait_for_function("() => document.getElementById('mode').textContent !== ''")
             try:
                 yield page
                 assert [] == wrong
@@ -71,14 +71,20 @@ def show(browser: Browser) -> Show:
     return shown
 
 
-def talks(n: int, *, n_turns: int = 4) -> list[NewSession]:
-    """Sessions of random words, with a digest each."""
+def talks(n: int, *, n_turns: int = 4, is_digested: bool = True) -> list[NewSession]:
+    """Sessions of random words, with a digest each, or an empty one."""
     rng = np.random.default_rng(2)
     made = []
     for number in range(n):
         said = [" ".join(rng.choice(WORDS, 6)) for _ in range(n_turns)]
         turns = [Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(said)]
-        made.append(NewSession(turns, f"talk {number}", digest=Digest(said[0], tuple(said[0].split()[:3]))))
+        made.append(
+            NewSession(
+                turns,
+                f"talk {number}",
+                digest=Digest(said[0], tuple(said[0].split()[:3])) if is_digested else Digest("", ()),
+            )
+        )
     return made
 
 

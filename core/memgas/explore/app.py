@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from memgas.errors import InvalidInputError, MemGASError, NotFoundError
+from memgas.explaining import path_line
 from memgas.explore import answers
 from memgas.types import JSON
 
@@ -77,7 +78,7 @@ def make_app(memory: MemGAS, *, token: str, allow_forget: bool) -> ASGIApp:
             _asked(request, "q"), namespace=_asked(request, "namespace"), session_id=_asked(request, "id"),
             top_k=_top_k(request),
         )  # fmt: skip
-        return told.as_dict()
+        return {**told.as_dict(), "path_text": path_line(told.path) if told.path else ""}
 
     async def forget(request: Request) -> JSON:
         data = json.loads(await request.body())

@@ -4,7 +4,7 @@
 const GRANULARITIES = ["session", "turn", "summary", "keyword"];
 const PARTS = [...GRANULARITIES, "association", "date"];
 const $ = (id) => document.getElementById(id);
-const state = { namespace: "", sessions: [], at: -1, found: null, open: "", allowForget: false, dots: [] };
+const state = { namespace: "", sessions: [], at: -1, found: null, open: "", path: [], allowForget: false, dots: [] };
 let searching = null, opening = null, cy = null;
 
 function make(tag, attributes = {}, ...children) {
@@ -257,6 +257,7 @@ function closeSession() {
 
 async function openSession(id, byHand = true) {
   state.open = id;
+  state.path = [];
   opening?.abort();
   opening = new AbortController();
   const { signal } = opening, detail = $("detail");
@@ -274,7 +275,9 @@ async function openSession(id, byHand = true) {
     why.append(make("p", { class: "quiet" }, "Asking why…"));
     const { query } = state.found;
     const answer = await ask("why", { namespace: state.namespace, q: query, id, k: $("k").value || 5 }, signal);
-    if (!signal.aborted) showWhy(why, answer);
+    if (signal.aborted) return;
+    showWhy(why, answer);
+    if (answer.stage !== "found" && answer.path) lightPath(answer.path);
   } catch (error) {
     if (error.name !== "AbortError") detail.replaceChildren(make("p", {}, error.message));
   }
@@ -310,6 +313,7 @@ function showWhy(box, told) {
     make("p", {}, `${sentence}.${place}`),
     told.is_pending ? make("p", {}, "Its digest is pending: it was compared by its turns.") : null,
     told.reason ? sharesTable(told) : null,
+    !isIn && told.path_text ? make("p", { class: "quiet" }, told.path_text) : null,
     isIn ? null : make("h4", {}, "What would bring it in, alone"),
     isIn ? null : changesList(told),
     told.note ? make("p", { class: "quiet" }, told.note) : null,
@@ -410,7 +414,7 @@ function lightUp() {
   cy.elements().removeClass("faint path own");
   if (!state.open || cy.nodes().empty()) return;
   const own = cy.nodes().filter((node) => node.data("session") === state.open);
-  const path = state.found?.hits.find((hit) => hit.id === state.open)?.path || [];
+  const path = state.found?.hits.find((hit) => hit.id === state.open)?.path || state.path;
   cy.elements().addClass("faint");
   own.removeClass("faint").addClass("own");
   if (path.length < 2) {
@@ -421,6 +425,21 @@ function lightUp() {
     cy.getElementById(id).removeClass("faint").addClass("path");
     if (i) cy.getElementById(path[i - 1]).edgesWith(cy.getElementById(id)).removeClass("faint").addClass("path");
   }
+}
+
+// The path of a session that did not come back may lead out of what is drawn: its units are added.
+function lightPath({ steps, similarities }) {
+  const known = (id) => cy.getElementById(id);
+  const place = { x: cy.extent().x2 - 70, y: cy.extent().y2 - 60 };
+  for (const [i, step] of steps.entries()) {
+    const { unit_id: id, session_id: session, granularity, position } = step;
+    if (known(id).empty()) cy.add({ data: { id, session, granularity, position, label: session, seed: i === 0 }, position: { ...place } });
+    const before = i && steps[i - 1].unit_id;
+    if (i && known(before).edgesWith(known(id)).empty()) cy.add({ data: { source: before, target: id, similarity: similarities[i - 1] } });
+    known(id).addClass("named");
+  }
+  state.path = steps.map((step) => step.unit_id);
+  lightUp();
 }
 
 function drawLegend() {
