@@ -25,7 +25,7 @@ from memgas.stores import generations, recovery, segments, upkeep
 from memgas.stores.batches import assemble, check_batch, pages_of, says_something, visible_ids
 from memgas.stores.generations import NextUnits
 from memgas.stores.journal import Journal
-from memgas.stores.locking import FolderLock, Gate
+from memgas.stores.locking import FolderLock, Gate, check_room
 from memgas.stores.rows import (
     META_ID,
     Metadata,
@@ -106,7 +106,10 @@ class ChromaStore:
             root.mkdir(parents=True, exist_ok=True)
             lock = FolderLock(root)
         except OSError as error:
-            raise StoreError(f"{root} cannot be opened as a folder: {error}") from error
+            raise StoreError(
+                f"{root} cannot be opened as a folder to read and write: {error}. A memory on a read-only disk is opened "
+                "after it was copied to one that can be written to"
+            ) from error
         try:
             return cls._open_locked(root, prefix, lock)
         except BaseException:
@@ -160,13 +163,16 @@ class ChromaStore:
         InvalidInputError
             A row cannot be kept. Nothing was written.
         StoreError
-            Chroma failed; the batch is invisible, and putting it again is safe.
+            The disk is nearly full, and nothing was written; or Chroma failed, the batch is invisible, and putting it
+            again is safe.
         """
         check_batch(batch)
         head = batch.head
         ids = [*(record_id(head.namespace, record.sequence) for record in batch.records), head_id(head.namespace)]
         metadatas = [*(record_metadata(record, head.epoch) for record in batch.records), head_metadata(head)]
-        with self._inside():
+        n_bytes = batch.vectors.nbytes + batch.windows.nbytes + sum(len(unit.text) for unit in batch.units)
+        with self._writing():
+            self._check_room(n_bytes)
             self._units.put(batch)
             self._tables.meta.upsert(ids, ones(len(ids)), metadatas)
             self._units.delete(batch.obsolete)
@@ -205,7 +211,7 @@ class ChromaStore:
 
     def delete(self, namespace: str) -> None:
         """Delete the namespace whole, at once for every reader. Unknown: nothing happens."""
-        with self._inside():
+        with self._writing():
             self._tables.meta.delete(list(self._tables.meta.get([head_id(namespace)])))
             self._tables.meta.delete(self._tables.meta.ids({"namespace": namespace}))
             self._units.delete_namespace(namespace)
@@ -230,7 +236,8 @@ class ChromaStore:
 
     def set_meta(self, meta: dict[str, JSON]) -> None:
         """Replace what is set about the store as a whole."""
-        with self._inside():
+        with self._writing():
+            self._check_room(0)
             self._write_store_row(meta, self._generation)
 
     def next_units(self) -> NextUnits:
@@ -460,6 +467,32 @@ class ChromaStore:
         with self._gate.shared():
             self._check_open()
             yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Call the store to write. After a failure Chroma is opened anew.
+
+        A write that failed in the middle (a full disk) can leave Chroma holding a lock that its own next call waits for.
+        """
+        is_broken = False
+        try:
+            with self._inside():
+                try:
+                    yield
+                except StoreError:
+                    is_broken = self._root is not None
+                    raise
+        finally:
+            if is_broken and self._root is not None:
+                with self._gate.alone():
+                    self._client.close()
+                    self._client = _embedded_client(self._root)
+                    self._open_tables()
+
+    def _check_room(self, n_bytes: int) -> None:
+        """Raise unless the folder has room for about so many bytes; a server's disk is its own affair."""
+        if self._root is not None:
+            check_room(self._root, n_bytes)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

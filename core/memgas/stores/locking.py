@@ -12,6 +12,9 @@ from typing import IO
 
 from memgas.errors import StoreError, StoreLockedError
 
+SPARE_BYTES = 24_000_000
+"""Room that a write leaves: for a rollback journal, and for an index that grows by a fifth."""
+
 _held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
@@ -56,6 +59,29 @@ class FolderLock:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def check_room(root: Path, n_bytes: int) -> None:
+    """Raise StoreError unless a folder has room for some bytes, and for what a database needs beside them.
+
+    Refused before anything is written, a full disk harms nothing: Chroma, which finishes writes when it reads, could not
+    read a collection that a write was cut off in.
+    """
+    try:
+        import resource
+    except ImportError:
+        return
+    disk = os.statvfs(root)
+    free = disk.f_bavail * disk.f_frsize
+    largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if largest != resource.RLIM_INFINITY:
+        database = root / "chroma.sqlite3"
+        free = min(free, largest - (database.stat().st_size if database.exists() else 0))
+    if free < SPARE_BYTES + 4 * n_bytes:
+        raise StoreError(
+            f"{root} has room for {max(free, 0) / 1e6:.0f} MB more, and {(SPARE_BYTES + 4 * n_bytes) / 1e6:.0f} MB are "
+            "needed to write safely: make room and write again. Nothing was written; what is there can be read and deleted"
+        )
 
 
 def _lock(root: Path) -> IO[str]:

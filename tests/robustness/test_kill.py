@@ -1,0 +1,146 @@
+"""`kill -9` at any moment of anything: what was acknowledged is there, nothing is half there, `doctor` finds nothing."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memgas import MemGAS, NewSession
+from memgas.errors import StoreMismatchError
+from memgas.testing import HashEmbedder
+from tests.robustness.conftest import Figure
+from tests.robustness.scale import ROOT, environment, scaled
+from tests.robustness.story import START, Clock, Story, opened, state_of, turns
+
+pytestmark = pytest.mark.slow
+
+N_STORY_KILLS = scaled(2, 30, 150)
+N_MOVE_KILLS = scaled(2, 12, 60)
+NEW = HashEmbedder(48, name="new")
+
+
+def index_state(folder: Path) -> list[tuple[str, int]]:
+    """Return what shows that an index is being written."""
+    files = sorted(file for segment in folder.glob("*-*-*-*-*") for file in segment.glob("*.bin"))
+    return [(str(file), file.stat().st_mtime_ns) for file in files if file.exists()]
+
+
+def kill_after(folder: Path, step: int, dice: random.Random, *, at_index: bool) -> int:
+    """Let a process go on with the story, kill it, return the number of steps that it acknowledged in all."""
+    command = [sys.executable, "-m", "tests.robustness.story", str(folder), str(step)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as teller:
+        assert teller.stdout is not None
+        lines = [teller.stdout.readline() for _ in range(dice.randint(1, 12))]
+        assert all(lines), "the teller died by itself"
+        if at_index:
+            before, deadline = index_state(folder), time.monotonic() + 10
+            while index_state(folder) == before and time.monotonic() < deadline:
+                pass
+            time.sleep(dice.uniform(0, 0.02))
+        else:
+            time.sleep(dice.uniform(0, 0.25))
+        teller.kill()
+        lines += teller.stdout.readlines()
+    return max([step, *(int(line) + 1 for line in lines if line.endswith("\n"))])
+
+
+def test_a_killed_memory_loses_nothing(tmp_path: Path, figure: Figure) -> None:
+    """After each kill the memory is what the acknowledged steps make of it, or those and the one under way."""
+    dice = random.Random(N_STORY_KILLS)
+    clock = Clock()
+    model = opened(None, clock)
+    story = Story(model, clock)
+    told = step = 0
+    for n in range(N_STORY_KILLS):
+        step = kill_after(tmp_path, step, dice, at_index=n % 3 == 2)
+        for told in range(told, step):  # noqa: B020 (goes on where it was)
+            story.take(told)
+        told = step
+        clock.step = step
+        with opened(str(tmp_path), clock) as memory:
+            assert memory.check() == []
+            found = state_of(memory)
+            if found != state_of(model):
+                story.take(step)
+                told = step = step + 1
+                assert found == state_of(model)
+            for namespace in memory.namespaces():
+                graph = memory.graph(namespace)
+                assert all("session_id" in graph.nodes[node] for node in graph)
+                memory.digest_pending(namespace=namespace)
+                assert memory.retrieve("garden boat", namespace=namespace, top_k=3, kind=None).hits
+            assert state_of(memory) == found
+            assert memory.check() == []
+            assert memory.stats().n_pending <= memory.stats().n_open
+    model.close()
+    figure("kills of a memory, 0 acknowledged steps lost", N_STORY_KILLS)
+    figure("steps acknowledged between kills", told)
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a memory with enough in it to be killed while it is moved."""
+    folder = tmp_path_factory.mktemp("settled")
+    dice = random.Random(1)
+    clock = Clock()
+    with opened(str(folder), clock) as memory:
+        for namespace in ("ana", "bo"):
+            news = [NewSession(turns(dice, n, 60), f"s{n}", START) for n in range(40)]
+            memory.add_many(news, namespace=namespace)
+    return folder
+
+
+MOVE = """
+import sys
+from memgas import MemGAS
+from memgas.testing import HashEmbedder
+MemGAS.reembed(sys.argv[1], embedder=HashEmbedder(48, name="new"), progress=lambda n: print(n, flush=True))
+print("done", flush=True)
+"""
+
+
+def test_a_killed_move_goes_on(settled: Path, tmp_path: Path, figure: Figure) -> None:
+    """A move to another embedder that is killed again and again ends with every id, every word and every vector new."""
+    dice = random.Random(N_MOVE_KILLS)
+    n_kills = 0
+    while n_kills < N_MOVE_KILLS:
+        folder = tmp_path / f"copy{n_kills}"
+        shutil.copytree(settled, folder)
+        with opened(str(folder), Clock()) as memory:
+            before = state_of(memory)
+            ids = set(memory.graph("ana")) | set(memory.graph("bo"))
+        is_done = False
+        while not is_done:
+            command = [sys.executable, "-c", MOVE, str(folder)]
+            with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as mover:
+                assert mover.stdout is not None
+                line = mover.stdout.readline()
+                time.sleep(dice.uniform(0, 0.3))
+                mover.kill()
+                is_done = "done\n" in [line, *mover.stdout.readlines()]
+            n_kills += 1
+            if not is_done:
+                refused_with_what_to_do(folder)
+            if n_kills >= N_MOVE_KILLS and not is_done:
+                MemGAS.reembed(folder, embedder=NEW)
+                is_done = True
+        with MemGAS(folder, embedder=NEW) as memory:
+            assert memory.check() == []
+            assert state_of(memory) == before
+            assert set(memory.graph("ana")) | set(memory.graph("bo")) == ids
+            assert memory.graph("ana").number_of_edges() > 100
+    figure("kills of a move to another embedder, 0 ids or words lost", n_kills)
+
+
+def refused_with_what_to_do(folder: Path) -> None:
+    """Check that a store that is being moved says so, unless the kill came after the change."""
+    try:
+        MemGAS(folder, embedder=NEW).close()
+    except StoreMismatchError as error:
+        assert "memgas reembed" in str(error)  # noqa: PT017 (either is right)
