@@ -44,6 +44,8 @@ class AssociationGraph:
         self.n_nodes = 0
         self._n_slots = 0
         self._n_base = 0
+        self._n_gone = 0  # how often an edge was taken away since the last sorting
+        self._place = np.zeros(0, np.int32)  # of a node among those asked for, while the tail is scanned; else -1
         # A slot: the node it belongs to, the node at the other end, the weight that this end started it with (0: it did
         # not), the edge's weight (0: no edge any more), the other end's slot.
         self._node = np.zeros(0, np.int32)
@@ -77,6 +79,7 @@ class AssociationGraph:
             capacity = max(end, 2 * len(self._degree), 64)
             self._strength = _grown(self._strength, capacity)
             self._degree = _grown(self._degree, capacity)
+            self._place = np.full(capacity, -1, np.int32)
         self.n_nodes = end
 
     def add_edges(self, source: IndexArray, target: IndexArray, weight: NDArray[np.floating]) -> None:
@@ -137,8 +140,8 @@ class AssociationGraph:
         """
         index, slots = self._slots_of(nodes)
         weight = self._weight[slots]
-        exists = weight > 0
-        if not exists.all():
+        if self._n_gone:
+            exists = weight > 0
             index, slots, weight = index[exists], slots[exists], weight[exists]
         return index, self._other[slots].astype(np.intp), weight
 
@@ -183,12 +186,13 @@ class AssociationGraph:
         begin = self._start[np.minimum(nodes, len(self._start) - 1)]
         lengths = self._start[np.minimum(nodes + 1, len(self._start) - 1)] - begin
         index = np.repeat(np.arange(len(nodes)), lengths)
-        slots = np.arange(len(index)) + np.repeat(begin - np.cumsum(lengths) + lengths, lengths)
+        slots = np.repeat(begin - np.cumsum(lengths) + lengths, lengths)
+        slots += np.arange(len(index))
         if self._n_slots == self._n_base:
             return index, slots
-        place = np.full(self.n_nodes, -1, np.int32)
-        place[nodes] = np.arange(len(nodes))
-        in_tail = place[self._node[self._n_base : self._n_slots]]
+        self._place[nodes] = np.arange(len(nodes))
+        in_tail = self._place[self._node[self._n_base : self._n_slots]]
+        self._place[nodes] = -1
         listed = np.flatnonzero(in_tail >= 0)
         return np.concatenate([index, in_tail[listed].astype(np.intp)]), np.concatenate([slots, listed + self._n_base])
 
@@ -225,6 +229,7 @@ class AssociationGraph:
         change = weight - self._weight[slots]
         count = (weight > 0).astype(np.intp) - (self._weight[slots] > 0)
         self._weight[slots] = self._weight[mates] = weight
+        self._n_gone += int(np.count_nonzero(count < 0))
         for ends in (self._node[slots], self._node[mates]):
             np.add.at(self._strength, ends, change)
             np.add.at(self._degree, ends, count)
@@ -248,7 +253,7 @@ class AssociationGraph:
         here = np.arange(slots.start, slots.start + n_pairs)
         self._set(here, np.maximum(started[:n_pairs], started[n_pairs:]))
         if self._n_slots - self._n_base > 2 * max(_MIN_TAIL, _TAIL_SHARE * self._n_base / 2):
-            self._sort()
+            self.sort()
 
     def _reserve(self, n: int) -> slice:
         """Make room for `n` more slots."""
@@ -259,8 +264,8 @@ class AssociationGraph:
                 setattr(self, name, _grown(getattr(self, name), capacity))
         return slice(first, self._n_slots)
 
-    def _sort(self) -> None:
-        """Sort all slots by node, leave out those without an edge, and sum up anew."""
+    def sort(self) -> None:
+        """Sort all slots by node, leave out those without an edge, and sum up anew: what is asked next is found faster."""
         kept = np.flatnonzero(self._weight[: self._n_slots] > 0)
         order = kept[np.argsort(self._node[kept], kind="stable")]
         place = np.zeros(self._n_slots, np.intp)
@@ -269,6 +274,7 @@ class AssociationGraph:
         for name in ("_node", "_other", "_started", "_weight"):
             setattr(self, name, getattr(self, name)[order])
         self._n_slots = self._n_base = len(order)
+        self._n_gone = 0
         counts = np.bincount(self._node, minlength=self.n_nodes)
         self._start = np.concatenate([[0], np.cumsum(counts)])
         self._strength[: self.n_nodes] = np.bincount(self._node, self._weight, minlength=self.n_nodes)

@@ -124,28 +124,30 @@ def unit_score(index: NamespaceIndex, node: int, scores: NDArray[np.float64]) ->
 
 def with_same_matter(index: NamespaceIndex, drafts: list[HitDraft], fingerprint: Fingerprint) -> list[HitDraft]:
     """Tell each hit which others speak of the same matter: their best exchanges are associated, and well above chance."""
-    best = {
-        draft.hit.session_id: index.sessions[draft.hit.session_id].nodes[Granularity.TURN][draft.best[0][0]]
-        for draft in drafts
-        if draft.best
+    having = [draft for draft in drafts if draft.best]
+    ids = [draft.hit.session_id for draft in having]
+    nodes = np.array(
+        [index.sessions[i].nodes[Granularity.TURN][draft.best[0][0]] for i, draft in zip(ids, having, strict=True)],
+        np.intp,
+    )
+    at, linked, _ = index.graph.neighbours(nodes)
+    near = fingerprint.background_mean + _SAME_MATTER * fingerprint.background_spread
+    vectors = index.vectors[nodes]
+    is_alike = (vectors @ vectors.T >= near).tolist()
+    place = {node: number for number, node in enumerate(nodes.tolist())}
+    for one, node in zip(at.tolist(), linked.tolist(), strict=True):
+        if node in place:
+            is_alike[one][place[node]] = True
+    alike = {
+        session_id: tuple(other for other, is_so in zip(ids, row, strict=True) if is_so and other != session_id)
+        for session_id, row in zip(ids, is_alike, strict=True)
     }
     return [
-        replace(draft, hit=replace(draft.hit, same_matter=_alike(draft.hit.session_id, best, index, fingerprint)))
+        replace(draft, hit=replace(draft.hit, same_matter=matter))
+        if (matter := alike.get(draft.hit.session_id, ()))
+        else draft
         for draft in drafts
     ]
-
-
-def _alike(session_id: str, best: dict[str, int], index: NamespaceIndex, fingerprint: Fingerprint) -> tuple[str, ...]:
-    if session_id not in best:
-        return ()
-    node = best[session_id]
-    linked = set(index.graph.neighbours(np.array([node], np.intp))[1].tolist())
-    near = fingerprint.background_mean + _SAME_MATTER * fingerprint.background_spread
-    return tuple(
-        other_id
-        for other_id, other in best.items()
-        if other_id != session_id and (other in linked or float(index.vectors[node] @ index.vectors[other]) >= near)
-    )
 
 
 def with_words(draft: HitDraft, units: dict[str, MemoryUnit], excluded: Collection[tuple[str, int]], *, n: int) -> Hit:

@@ -676,8 +676,11 @@ class MemGAS:
 
     def _fingerprint_for(self, query_vector: NDArray[np.float32] | None) -> Fingerprint:
         """Return the store's fingerprint; a query that is embedded already needs no embedder to be there."""
-        stored = None if query_vector is None else Fingerprint.from_json(self._workspace.store.meta())
-        return stored or self._fingerprint()
+        if self._known is None and query_vector is not None:
+            stored = Fingerprint.from_json(self._workspace.store.meta())
+            if stored is not None:
+                return stored
+        return self._fingerprint()
 
     aadd = twin(add)
     aadd_many = twin(add_many)

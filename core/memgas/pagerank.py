@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
+_SPARSE = 50  # adding one value at an index costs what adding this many in a row does
+
 
 def personalized_pagerank(
     adjacency: csr_array, personalization: FloatArray, *, damping: float, tolerance: float
@@ -140,7 +142,7 @@ def push_pagerank(
             leaving[is_dangling] = 1.0
         per_weight = damping * mass / leaving
         index, neighbour, weight = graph.neighbours(frontier)
-        np.add.at(residual, neighbour, per_weight[index] * weight if weighted else per_weight[index])
+        _add_at(residual, neighbour, per_weight[index] * weight if weighted else per_weight[index])
         is_reached[neighbour] = True
     reached = np.flatnonzero(is_reached)
     return reached, scores[reached] + (1 - damping) * residual[reached]
@@ -277,3 +279,11 @@ def _frontier(residual: FloatArray, n_reached: int, damping: float, tolerance: f
     node alone, so that a node's score does not depend on its number, as a choice of the largest would through ties.
     """
     return np.flatnonzero(residual * (damping * n_reached) > tolerance)
+
+
+def _add_at(sums: FloatArray, at: IndexArray, values: FloatArray) -> None:
+    """Add values to sums in place, each at its index; of many values a pass over all sums costs the least."""
+    if len(at) > len(sums) // _SPARSE:
+        sums += np.bincount(at, values, minlength=len(sums))
+    else:
+        np.add.at(sums, at, values)

@@ -73,19 +73,19 @@ def standardise(values: NDArray[np.floating], mask: BoolArray | None) -> FloatAr
         scores = np.zeros(len(values))
         scores[mask] = standardise(values[mask], None)
         return scores
-    return _standardised(values)[0]
+    return _standardised(values.astype(np.float64))[0]
 
 
-def _standardised(values: NDArray[np.floating]) -> tuple[FloatArray, tuple[float, float]]:
-    """Return z-scores, and the mean and deviation they were made with; a deviation of 0 where there is no spread."""
-    if not len(values):
-        return np.zeros(0), (0.0, 0.0)
-    wide = values.astype(np.float64)
+def _standardised(wide: FloatArray) -> tuple[FloatArray, tuple[float, float]]:
+    """Make z-scores in place, and return them with the mean and deviation used; a deviation of 0: there is no spread."""
+    if not len(wide):
+        return wide, (0.0, 0.0)
     mean = float(wide.mean())
     wide -= mean
     deviation = float(np.sqrt(wide @ wide / len(wide)))
     if deviation <= _NO_SPREAD * (abs(mean) + deviation):
-        return np.zeros(len(values)), (mean, 0.0)
+        wide[:] = 0.0
+        return wide, (mean, 0.0)
     wide /= deviation
     return wide, (mean, deviation)
 
@@ -127,10 +127,12 @@ def unit_similarities(
         return similarities, (Scale((0.0, 1.0), (0.0, 0.0), (0.0, 1.0), 0.0),) * len(units)
     scales = []
     for own in units:
-        by_meaning, of_meaning = _standardised(cosines[own])
-        by_words, of_words = _standardised(lexical[own])
+        by_meaning, of_meaning = _standardised(cosines[own].astype(np.float64))
+        both, of_words = _standardised(lexical[own].astype(np.float64))
+        both *= lexical_weight
+        both += by_meaning
         # Where the two cancel out, what is left is rounding, not a difference.
-        both = np.round(by_meaning + lexical_weight * by_words, 9)
+        np.round(both, 9, out=both)
         similarities[own], of_both = _standardised(both)
         scales.append(Scale(of_meaning, of_words, of_both, lexical_weight))
     return similarities, tuple(scales)
@@ -168,7 +170,9 @@ def add_associations(
         return added
     root = np.sqrt(flow)
     for own in units:
-        added[own] += association_weight * standardise(root[own], None)
+        lift, _ = _standardised(root[own])
+        lift *= association_weight
+        added[own] += lift
     return added
 
 
@@ -257,13 +261,11 @@ def sessions_with_units(cells: IndexArray, allowed: BoolArray, *, n_sessions: in
     return has_units.reshape(n_sessions, len(GRANULARITIES))
 
 
-def blend_sessions(parts: FloatArray, has_units: BoolArray, weights: FloatArray) -> FloatArray:
-    """Weigh a session's best units by the router, over the granularities that it has.
+def session_weights(has_units: BoolArray, weights: FloatArray) -> FloatArray:
+    """Share the router's weights among the granularities that a session has.
 
     Parameters
     ----------
-    parts : (n_sessions, n_granularities) float64
-        Its best unit's score at each granularity.
     has_units : (n_sessions, n_granularities) bool
         Where it has one: a pending session is compared on what it has.
     weights : (n_granularities,) float64
@@ -272,12 +274,12 @@ def blend_sessions(parts: FloatArray, has_units: BoolArray, weights: FloatArray)
     Returns
     -------
     (n_sessions, n_granularities) float64
-        The row's sum is the session's score. 0 for a session without units.
+        What each best unit's score counts for; rows sum to 1, or to 0 for a session without units.
     """
-    shares = np.where(has_units, weights, 0.0)
+    shares = has_units * weights
     totals = shares.sum(axis=1, keepdims=True)
-    blended: FloatArray = parts * np.divide(shares, totals, out=np.zeros_like(shares), where=totals > 0)
-    return blended
+    shares /= np.where(totals > 0, totals, 1.0)
+    return shares
 
 
 def top_sessions(scores: FloatArray, tie_break: FloatArray, allowed: BoolArray, *, top_k: int) -> IndexArray:

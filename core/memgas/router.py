@@ -66,10 +66,11 @@ def softmax_entropy(similarities: NDArray[np.floating], *, temperature: float) -
     temperature
         Above 0.
     """
-    values = similarities.astype(np.float64)
+    logits = np.subtract(similarities, similarities.max(), dtype=np.float64)
     # Shifted below 0, nothing overflows; below -700 a probability is 0 for all purposes, and 0 times infinity is not.
     with np.errstate(over="ignore"):
-        logits = np.maximum((values - values.max()) / temperature, -700.0)
+        logits /= temperature
+    np.maximum(logits, -700.0, out=logits)
     odds = np.exp(logits)
     total = odds.sum()
     return max(0.0, float(np.log(total) - odds @ logits / total))

@@ -17,9 +17,9 @@ from memgas.pagerank import push_pagerank
 from memgas.ranking import (
     Scale,
     add_associations,
-    blend_sessions,
     choose_seeds,
     session_scores,
+    session_weights,
     sessions_with_units,
     standardise,
     top_sessions,
@@ -307,8 +307,8 @@ def _blended(
     dict
         Name of a part to `(n_sessions,)`. "association" is by how much associations lift the best units.
     """
-    plain = blend_sessions(similar, has_units, weights)
-    whole = blend_sessions(lifted, has_units, weights)
+    shares = session_weights(has_units, weights)
+    plain, whole = shares * similar, shares * lifted
     parts = dict(zip(_NAMES, plain.T, strict=True))
     parts["association"] = (whole - plain).sum(axis=1)
     parts["date"] = np.where(has_units.any(axis=1), dated, 0.0)

@@ -122,4 +122,4 @@ def test_growing_the_graph() -> None:
         graph.clear_sources(new[:1])
 
     report("adding 10 edges and taking them back, against sorting", seconds(add_and_clear, repeats=99),
-           seconds(graph._sort, repeats=3))  # fmt: skip
+           seconds(graph.sort, repeats=3))  # fmt: skip

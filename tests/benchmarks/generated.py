@@ -39,6 +39,15 @@ class Said:
     digest: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class _World:
+    """The centre of each topic, and the ids of the units told of it so far."""
+
+    centres: NDArray[np.float32]
+    older: list[list[str]]
+    rng: np.random.Generator
+
+
 def dialogue(n_sessions: int, *, seed: int = 0, n_turns: int = 2 * N_EXCHANGES) -> Iterator[Said]:
     """Yield sessions of 24-word turns by two speakers: words by Zipf's law, every third one of the session's topic."""
     rng = np.random.default_rng(seed)
@@ -63,9 +72,11 @@ def sessions(n_sessions: int, *, seed: int = 0) -> Iterator[NewSession]:
 def batches(namespace: str, n_sessions: int, *, page: int = 20, seed: int = 0) -> Iterator[Batch]:
     """Yield a namespace as writes of `page` sessions each, made without an embedder: `UNITS_A_SESSION` units a session."""
     rng = np.random.default_rng(seed + 1)
-    centres = _normalised(rng.normal(size=(_N_TOPICS, N_DIMS)))
-    older: list[list[str]] = [[] for _ in range(_N_TOPICS)]
-    head, records, units, topics = Head(namespace, "epoch", 0, 0), [], [], []
+    world = _World(_normalised(rng.normal(size=(_N_TOPICS, N_DIMS))), [[] for _ in range(_N_TOPICS)], rng)
+    head = Head(namespace, "epoch", 0, 0)
+    records: list[SessionRecord] = []
+    units: list[MemoryUnit] = []
+    topics: list[int] = []
     for number, said in enumerate(dialogue(n_sessions, seed=seed)):
         record, own = _written(namespace, number, said)
         records.append(record)
@@ -73,7 +84,7 @@ def batches(namespace: str, n_sessions: int, *, page: int = 20, seed: int = 0) -
         topics += [said.topic] * len(own)
         if len(records) == page or number == n_sessions - 1:
             head = Head(namespace, "epoch", head.revision + 1, number + 1)
-            yield _batch(head, records, units, topics, centres, older, rng)
+            yield _batch(head, records, units, topics, world)
             records, units, topics = [], [], []
 
 
@@ -100,9 +111,9 @@ def _written(namespace: str, number: int, said: Said) -> tuple[SessionRecord, li
 
 
 def _batch(
-    head: Head, records: list[SessionRecord], units: list[MemoryUnit], topics: list[int], centres: NDArray[np.float32],
-    older: list[list[str]], rng: np.random.Generator,
-) -> Batch:  # fmt: skip
+    head: Head, records: list[SessionRecord], units: list[MemoryUnit], topics: list[int], world: _World
+) -> Batch:
+    centres, older, rng = world.centres, world.older, world.rng
     vectors = _normalised(centres[topics] + 0.05 * rng.normal(size=(len(units), N_DIMS)))
     owners = np.repeat([row for row, unit in enumerate(units) if unit.granularity is Granularity.SESSION], 2)
     windows = _normalised(vectors[owners] + 0.02 * rng.normal(size=(len(owners), N_DIMS)))
@@ -131,7 +142,8 @@ def _edges(source: str, topic: int, older: list[list[str]], rng: np.random.Gener
 
 
 def _normalised(rows: NDArray[np.floating]) -> NDArray[np.float32]:
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    normalised: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return normalised
 
 
 def _word(number: int) -> str:
