@@ -10,6 +10,8 @@ from datetime import datetime
 from memgas.errors import InvalidInputError
 from memgas.types import JSON, Hit, Path, Reason, Route, Share, Trace, UnitScore
 
+_REASON = ("session_id", "place", "place_before", "date", "shares")
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -127,7 +129,8 @@ def plain(value: object) -> JSON:
     if isinstance(value, datetime):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        names = _REASON if isinstance(value, Reason) else [field.name for field in fields(value)]
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +12,24 @@ from numpy.typing import NDArray
 from memgas.config import MemGASConfig
 from memgas.hits import unit_score
 from memgas.index import NamespaceIndex, SessionState
+from memgas.ranking import Scale
 from memgas.scoring import Scores
-from memgas.types import GRANULARITIES, Granularity, Reason, Share, UnitScore
+from memgas.types import Granularity, Reason, Share, UnitScore
 
 _N_BEST = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    """The figures of one session's units, in the order of granularities, that its shares are made of."""
+
+    session_id: str
+    unit_ids: list[str]
+    positions: list[tuple[Granularity, tuple[int, ...]]]
+    columns: tuple[NDArray[np.generic], ...]
+    weights: NDArray[np.float64]
+    scales: tuple[Scale, ...]
+    config: MemGASConfig
 
 
 def reasons_for(
@@ -24,23 +40,49 @@ def reasons_for(
     places = places_of(scores.totals, scores, slots)
     before = places_of(without_associations(scores), scores, slots)
     return tuple(
-        Reason(state.record.session_id, place, place_before, *_shares(index, state, scores, config))
+        Reason(state.record.session_id, place, place_before, *_told(index, state, scores, config))
         for state, place, place_before in zip(states, places, before, strict=True)
     )
 
 
-def _shares(
+def _told(
     index: NamespaceIndex, state: SessionState, scores: Scores, config: MemGASConfig
-) -> tuple[float, tuple[Share, ...]]:
-    """Return what dates bring to a session, and what each granularity does."""
-    nodes = {
-        granularity: [node for node in by_position.values() if scores.allowed[node]]
-        for granularity, by_position in state.nodes.items()
-    }
-    weights = {g: scores.weights.item(axis) for axis, g in enumerate(GRANULARITIES) if nodes[g]}
-    total = sum(weights.values()) or 1.0
-    shares = tuple(_share(index, nodes[g], scores, g, weight / total, config) for g, weight in weights.items())
-    return (scores.dated.item(state.slot) if weights else 0.0), shares
+) -> tuple[float, Callable[[], tuple[Share, ...]]]:
+    """Return what dates bring to a session, and what makes its shares of the few figures that it keeps."""
+    nodes = state.all_nodes()
+    at = np.array(nodes, np.intp)
+    columns = (scores.allowed, scores.similarities, scores.lifted, scores.cosines, scores.lexical)
+    kept = _Kept(
+        state.record.session_id, [index.unit_id(node) for node in nodes],
+        [(granularity, tuple(by_position)) for granularity, by_position in state.nodes.items()],
+        tuple(column[at] for column in columns), scores.weights, scores.scales, config,
+    )  # fmt: skip
+    return (scores.dated.item(state.slot) if kept.columns[0].any() else 0.0), partial(_shares, kept)
+
+
+def _shares(kept: _Kept) -> tuple[Share, ...]:
+    """Tell apart what the units of each granularity bring to a session."""
+    config, end, shares = kept.config, 0, []
+    reduce = np.sum if config.session_score == "sum" else np.max
+    for (granularity, positions), weight, scale in zip(kept.positions, kept.weights.tolist(), kept.scales, strict=True):
+        start, end = end, end + len(positions)
+        rows = start + np.flatnonzero(kept.columns[0][start:end])
+        if not len(rows):
+            continue
+        similarity, lifted, cosine, lexical = (column[rows] for column in kept.columns[1:])
+        best = int(np.argmax(similarity))
+        counted = range(len(rows)) if config.session_score == "sum" else [best]
+        split = [scale.split(cosine.item(row), lexical.item(row)) for row in counted]
+        association = float(reduce(lifted) - reduce(similarity)) if config.ranking == "blend" else 0.0
+        at = int(rows[best])
+        unit = UnitScore(kept.unit_ids[at], kept.session_id, granularity, positions[at - start], similarity.item(best))
+        shares.append(Share(unit, weight, sum(d for d, _ in split), sum(w for _, w in split), association))
+    total = sum(share.weight for share in shares) or 1.0
+    return tuple(_weighed(share, share.weight / total) for share in shares)
+
+
+def _weighed(share: Share, weight: float) -> Share:
+    return Share(share.unit, weight, weight * share.dense, weight * share.lexical, weight * share.association)
 
 
 def without_associations(scores: Scores) -> NDArray[np.float64]:
@@ -60,44 +102,26 @@ def places_of(values: NDArray[np.float64], scores: Scores, slots: Sequence[int])
     slots
         Of the sessions asked about.
     """
-    at = np.array(slots, np.intp)
-    own = values[at]
-    better, level = values[:, np.newaxis] > own, values[:, np.newaxis] == own
-    if np.count_nonzero(level) > len(slots):
-        plain = scores.plain[:, np.newaxis]
-        is_older = np.arange(len(values))[:, np.newaxis] < at
-        better |= level & ((plain > scores.plain[at]) | ((plain == scores.plain[at]) & is_older))
-    return [1 + n for n in np.count_nonzero(better[scores.admissible], axis=0).tolist()]
+    kept, places = values[scores.admissible], []
+    for slot in slots:
+        place = 1 + int(np.count_nonzero(kept > values[slot]))
+        if np.count_nonzero(kept == values[slot]) > 1:
+            level = np.flatnonzero(scores.admissible & (values == values[slot]))
+            plain = scores.plain[level]
+            place += int(
+                np.count_nonzero((plain > scores.plain[slot]) | ((plain == scores.plain[slot]) & (level < slot)))
+            )
+        places.append(place)
+    return places
 
 
 def best_units(index: NamespaceIndex, scores: Scores, granularity: Granularity) -> tuple[UnitScore, ...]:
     """Return the most similar units of a granularity that may be found, best first, with their similarity."""
-    nodes = np.flatnonzero(scores.allowed & (index.granularity == granularity.axis))
+    nodes = index.layout.units[granularity.axis]
+    if not (allowed := scores.allowed[nodes]).all():
+        nodes = nodes[allowed]
     similarities, best = scores.similarities[nodes], []
     for _ in range(min(_N_BEST, len(nodes))):
         best.append(int(np.argmax(similarities)))
         similarities[best[-1]] = -np.inf
     return tuple(unit_score(index, int(nodes[i]), scores.similarities) for i in best)
-
-
-def _share(
-    index: NamespaceIndex, nodes: list[int], scores: Scores, granularity: Granularity, weight: float,
-    config: MemGASConfig,
-) -> Share:  # fmt: skip
-    """Tell apart what the units of one granularity bring."""
-    best = max(nodes, key=scores.similarities.item)
-    counted = nodes if config.session_score == "sum" else [best]
-    scale = scores.scales[granularity.axis]
-    split = [scale.split(scores.cosines.item(node), scores.lexical.item(node)) for node in counted]
-    association = 0.0
-    if config.ranking == "blend":
-        association = _reduced(scores.lifted, nodes, config) - _reduced(scores.similarities, nodes, config)
-    return Share(
-        unit_score(index, best, scores.similarities), weight, weight * sum(dense for dense, _ in split),
-        weight * sum(lexical for _, lexical in split), weight * association,
-    )  # fmt: skip
-
-
-def _reduced(values: NDArray[np.float64], nodes: Iterable[int], config: MemGASConfig) -> float:
-    reduce = sum if config.session_score == "sum" else max
-    return float(reduce(map(values.item, nodes)))

@@ -5,7 +5,7 @@ Vectors are never a field of a unit: they travel as matrices beside the units, r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -438,15 +438,20 @@ class Reason:
         The place it would have without associations.
     date
         What the dates in the query bring.
-    shares
-        For each granularity that it has.
+    tell
+        Makes the shares of the figures that were kept: most traces are never looked at.
     """
 
     session_id: str
     place: int
     place_before: int
     date: float
-    shares: tuple[Share, ...]
+    tell: Callable[[], tuple[Share, ...]] = field(repr=False, compare=False)
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What each granularity that it has brings."""
+        return self.tell()
 
 
 @dataclass(frozen=True, slots=True)
