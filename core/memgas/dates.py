@@ -77,7 +77,9 @@ def find_spans(query: str, *, first: int, last: int, asked_on: int) -> list[Span
 
 
 def nearness(days: NDArray[np.int64], spans: Sequence[Span], *, decay_days: float) -> NDArray[np.float64]:
-    """Return how near each session is to the nearest span: `exp(-gap / decay)`.
+    """Return how near each session is to the nearest span: `exp(-gap / decay)`, nothing beyond four decays.
+
+    A date far from every session must not lift the one that happens to be least far.
 
     Parameters
     ----------
@@ -96,7 +98,7 @@ def nearness(days: NDArray[np.int64], spans: Sequence[Span], *, decay_days: floa
     near = np.zeros(len(days))
     for start, end in spans:
         gap = np.maximum(0, np.maximum(start - days, days - end))
-        near = np.maximum(near, np.exp(-gap / decay_days))
+        near = np.maximum(near, np.where(gap <= 4 * decay_days, np.exp(-gap / decay_days), 0.0))
     return near
 
 

@@ -93,6 +93,11 @@ def test_nearness_fades_outside_the_span() -> None:
     assert [0, 0, 0, 0] == nearness(days, [], decay_days=7).tolist()
 
 
+def test_a_date_far_from_every_session_lifts_none() -> None:
+    """Beyond four decays nearness is nothing, not a little: it would be blown up when it is standardised."""
+    assert [0, 0] == nearness(np.array([100, 110]), [(500, 510)], decay_days=7).tolist()
+
+
 @given(st.text(max_size=60), st.integers(1, 3_000_000), st.integers(0, 4_000), st.integers(1, 3_000_000))
 def test_any_text_and_any_day_are_taken(query: str, first: int, length: int, asked_on: int) -> None:
     """No query and no time between the years 1 and 8000 makes it fail, and spans are never turned around."""

@@ -83,7 +83,9 @@ def expected_scores(memory: MemGAS, query: str, in_may: bool) -> dict[str, float
     gap = [
         max(0, (datetime(2023, 5, 1).date() - d).days, (d - datetime(2023, 5, 31).date()).days) for d in days.values()
     ]
-    near = z(np.exp(-np.array(gap) / config.date_decay_days)) if in_may else np.zeros(len(days))
+    gaps = np.array(gap)
+    faded = np.where(gaps <= 4 * config.date_decay_days, np.exp(-gaps / config.date_decay_days), 0)
+    near = z(faded) if in_may else np.zeros(len(days))
     dated = dict(zip(days, config.date_weight * near, strict=True))
     seed_score = np.array(
         [weight[u.granularity] / total * (s + dated[u.session_id]) for u, s in zip(units, similarity, strict=True)]
