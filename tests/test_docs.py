@@ -26,7 +26,7 @@ def commands() -> list[str]:
         line.removeprefix("$ ").replace("\\\n", " ")
         for page in PAGES
         for block in blocks(page, "console")
-        for line in re.findall(r"^\$ .*(?:\\\n.*)*", block, re.MULTILINE)
+        for line in re.findall(r"^\$ (?:.*\\\n)*.*", block, re.MULTILINE)
     ]
     named = [name for page in PAGES for name in re.findall(r"`(make \w+)`", page.read_text("utf-8"))]
     return sorted({*shown, *named})

@@ -45,12 +45,14 @@ def test_a_server_is_killed(server: Server, figure: Figure) -> None:
     n_kept = 0
     for _ in range(N_KILLS):
         memory = MemGAS(client=server.client(), embedder=HashEmbedder())
-        timer = threading.Timer(dice.uniform(0.3, 1.5), server.kill)
-        timer.start()
+        timer = threading.Timer(dice.uniform(0, 0.5), server.kill)
+        last_in_peace = n_kept + dice.randint(1, 6)
         try:
             while True:
                 memory.add(talk(n_kept), namespace="n", session_id=f"s{n_kept}")
                 n_kept += 1
+                if n_kept == last_in_peace:
+                    timer.start()
         except StoreError:
             pass
         timer.join()
@@ -73,7 +75,8 @@ def test_a_server_that_lost_its_index(server: Server, tmp_path: Path, figure: Fi
         news = [NewSession(talk(n) * 9, f"s{n}") for n in range(22)]
         memory.add_many(news, namespace="n")
         memory._workspace.drop_mirrors()  # vectors as they come back from the server
-        wanted = memory.retrieve("session 7 says 3", namespace="n").hits
+        hits = memory.retrieve("session 7 says 3", namespace="n", top_k=22).hits
+        wanted = {hit.session_id: hit.rank_score for hit in hits}
         edges = memory.graph("n").number_of_edges()
         with memory._workspace.reading("n") as index:
             n_units = int(index.alive.sum())
@@ -85,9 +88,9 @@ def test_a_server_that_lost_its_index(server: Server, tmp_path: Path, figure: Fi
         assert memory.check()
         assert any(line.startswith("embedded again") for line in memory.repair())
         assert memory.check() == []
-        assert [(h.session_id, h.score) for h in memory.retrieve("session 7 says 3", namespace="n").hits] == [
-            (hit.session_id, hit.score) for hit in wanted
-        ]
+        found = memory.retrieve("session 7 says 3", namespace="n", top_k=22).hits
+        # The server rounds: sessions that nearly tie may change places.
+        assert {hit.session_id: hit.rank_score for hit in found} == pytest.approx(wanted, abs=2e-2)
         assert memory.graph("n").number_of_edges() == edges
     figure("units on a server whose index was lost, all embedded again", n_units)
 
