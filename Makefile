@@ -7,7 +7,6 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
-KILLS ?= 30
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Several test processes share the cores: a library that takes all of them for one product only slows the others.
@@ -22,7 +21,8 @@ help:
 	@echo "make quick       format, lint, types of the core, fast unit tests: seconds"
 	@echo "make check       format, lint, types, import contracts, the wheel as installed"
 	@echo "make bench       timings, as ratios"
-	@echo "make robustness  kill the writer KILLS times ($(KILLS)) and look at what is left"
+	@echo "make robustness  kill, fill, crowd, fuzz and forget: 60 kills and more, with figures; minutes"
+	@echo "make soak        the same, with 300 kills and more; long"
 	@echo "make environments  the adapters' tests on LangChain 0.3, with langmem, on LlamaIndex 0.13"
 	@echo "make format      format and mend what ruff can"
 	@echo "make clean       remove .venv and everything built"
@@ -56,7 +56,10 @@ bench: $(DEV)
 	$(PYTEST) -q -s -m benchmark tests/benchmarks
 
 robustness: $(DEV)
-	MEMGAS_KILLS=$(KILLS) $(PYTEST) -q tests/robustness
+	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=full MEMGAS_KILLS=18 $(PYTEST) -q -n 2 --durations 8 tests/robustness
+
+soak: $(DEV)
+	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=soak MEMGAS_KILLS=90 $(PYTEST) -q -n 2 --durations 8 tests/robustness
 
 # The adapters in other environments than the newest, each in a .venv of its own.
 environments: .venv-langchain-03/installed .venv-langmem/installed .venv-llama-index-013/installed

@@ -217,6 +217,11 @@ class NamespaceIndex:
         slot = self.by_slot.slot_of(sequence)
         return None if slot is None else self._slots[slot]
 
+    def older_nodes(self, sequence: int) -> NDArray[np.bool_]:
+        """Return which nodes are of sessions older than a sequence number, `(n_nodes,)`."""
+        older: NDArray[np.bool_] = (self.age >> _SEQUENCE_AT) < sequence
+        return older
+
     def candidates_for(self, record: SessionRecord) -> NDArray[np.bool_]:
         """Return which nodes a session's units may be associated with, `(n_nodes,)`: others', younger staged ones not."""
         sequence = self.by_slot.sequence
@@ -365,7 +370,7 @@ class NamespaceIndex:
         self._node_of[unit.id] = node
         self._granularity[node] = unit.granularity.axis
         self._session[node] = state.slot
-        self._age[node] = (state.record.sequence << 34) | (unit.granularity.axis << 32) | unit.position
+        self._age[node] = (state.record.sequence << _SEQUENCE_AT) | (unit.granularity.axis << 32) | unit.position
         state.nodes[unit.granularity][unit.position] = node
         self.n_nodes += 1
         self.graph.add_nodes(1)
@@ -438,6 +443,7 @@ class NamespaceIndex:
 
 
 _POSITION = (1 << 32) - 1
+_SEQUENCE_AT = 34
 _T = TypeVar("_T", bound=np.generic)
 
 

@@ -328,7 +328,11 @@ class Remembering:
         batches = []
         for record, units in sessions:
             bare = [unit for unit in units if unit.id not in kept]
-            edges = {**self._associate(index, record, bare, table), **{u.id: kept[u.id] for u in units if u.id in kept}}
+            older = index.older_nodes(record.sequence)
+            edges = {
+                **self._associate(index, record, bare, table, older),
+                **{u.id: kept[u.id] for u in units if u.id in kept},
+            }
             batches.append(_batch(head, [record], units, table, edges))
             show(batches[-1])
         return batches
@@ -400,15 +404,24 @@ class Remembering:
         table.embed_truncated(unit.text for unit in units)
 
     def _associate(
-        self, index: NamespaceIndex, record: SessionRecord, units: Sequence[MemoryUnit], table: VectorTable
+        self,
+        index: NamespaceIndex,
+        record: SessionRecord,
+        units: Sequence[MemoryUnit],
+        table: VectorTable,
+        among: NDArray[np.bool_] | None = None,
     ) -> dict[str, list[Association]]:
-        """Link units to those of other sessions: of all that are visible, and of older ones being written along."""
+        """Link units to those of other sessions: of all that are visible, and of older ones being written along.
+
+        `among`, `(n_nodes,)`, narrows them.
+        """
         units = [unit for unit in units if unit.text and not table[unit.text].is_owed]
         if not units or index.n_older(record.sequence) < self._config.warmup_sessions:
             return {}
         vectors = np.stack([table[unit.text].vector for unit in units])
+        allowed = index.candidates_for(record)
         accepted = associate(
-            vectors, index.vectors, index.candidates_for(record), index.age, n_candidates=self._config.n_candidates,
+            vectors, index.vectors, allowed if among is None else allowed & among, index.age, n_candidates=self._config.n_candidates,
             n_components=self._config.n_components, accept=self._config.accept,
             max_associations=self._config.max_associations,
         )  # fmt: skip

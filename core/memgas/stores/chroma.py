@@ -121,9 +121,14 @@ class ChromaStore:
         """Open a folder that is ours; leave no client behind if that fails."""
         owned = generations.owned_names(prefix)
         recovery.set_aside(root, owned)
+        segments.prepare(root)
         client = _embedded_client(root)
         try:
             recovery.finish_copies(root, client, owned)
+            if lock.was_abandoned and (broken := _unreadable(client, owned)):
+                client.close()
+                recovery.set_aside_named(root, broken)
+                client = _embedded_client(root)
             store = cls(client, prefix, root, lock)
             recovery.rebuild_marked(root, store._tables, store._journal)
             if lock.was_abandoned:
@@ -479,6 +484,8 @@ class ChromaStore:
             with self._inside():
                 try:
                     yield
+                    if self._root is not None:
+                        segments.sync_log(self._root)
                 except StoreError:
                     is_broken = self._root is not None
                     raise
@@ -539,6 +546,19 @@ def _embedded_client(root: Path) -> Client:
     with chroma_errors(f"opening {root}"):
         settings = Settings(_env_file=None, anonymized_telemetry=False)  # type: ignore[call-arg]  # pydantic's own
         return cast("Client", chromadb.PersistentClient(str(root), settings=settings))
+
+
+def _unreadable(client: Client, owned: re.Pattern[str]) -> list[str]:
+    """Return the names of the collections whose index Chroma itself finds torn, where its files looked sound."""
+    broken = []
+    for name in sorted(collection.name for collection in client.list_collections()):
+        if owned.fullmatch(name):
+            table = Table(client.get_collection(name, embedding_function=None), 1, is_plain=False)
+            try:
+                table.touch()
+            except StoreCorruptError:
+                broken.append(name)
+    return broken
 
 
 def _collection(client: Client, name: str) -> Collection:

@@ -75,8 +75,8 @@ def check_room(root: Path, n_bytes: int) -> None:
     free = disk.f_bavail * disk.f_frsize
     largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if largest != resource.RLIM_INFINITY:
-        database = root / "chroma.sqlite3"
-        free = min(free, largest - (database.stat().st_size if database.exists() else 0))
+        files = (root / "chroma.sqlite3", root / "chroma.sqlite3-wal")
+        free = min(free, largest - max((file.stat().st_size for file in files if file.exists()), default=0))
     if free < SPARE_BYTES + 4 * n_bytes:
         raise StoreError(
             f"{root} has room for {max(free, 0) / 1e6:.0f} MB more, and {(SPARE_BYTES + 4 * n_bytes) / 1e6:.0f} MB are "

@@ -46,6 +46,16 @@ def set_aside(root: Path, owned: re.Pattern[str]) -> None:
         segments.move_aside(root, segment)
 
 
+def set_aside_named(root: Path, names: Sequence[str]) -> None:
+    """Move the indexes of some collections aside, and write down that they are to be rebuilt. No client may be open."""
+    owners = segments.collection_names(root)
+    _mark(root, sorted({*marked(root), *names}))
+    for segment in list(segments.segments_of(root)):
+        if owners.get(segment.name) in names:
+            logger.warning("%s: the index of %r cannot be used; rebuilding it", segment, owners[segment.name])
+            segments.move_aside(root, segment)
+
+
 def rebuild_marked(root: Path, tables: Tables, journal: Journal | None) -> None:
     """Rebuild what is written down as torn, and cross it out."""
     todo = marked(root)

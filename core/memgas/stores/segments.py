@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from memgas.errors import StoreCorruptError
+from memgas.errors import StoreCorruptError, StoreError
 
 _HEADER = struct.Struct("<i6QiI3QdQ")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -82,6 +82,40 @@ def collection_names(root: Path) -> dict[str, str]:
         raise StoreCorruptError(f"{file} cannot be read: {error}") from error
 
 
+def prepare(root: Path) -> None:
+    """Let the database write its log ahead: a write of Chroma's, which stops every other thread, takes 3 ms, not 40.
+
+    A mode of the file: it stays with it. Chroma syncs the log at checkpoints only: see `sync_log`.
+
+    Raises
+    ------
+    StoreCorruptError
+        The database cannot be read.
+    StoreError
+        It cannot be written to.
+    """
+    file = root / "chroma.sqlite3"
+    try:
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("PRAGMA journal_mode = WAL").fetchall()
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"{file} cannot be opened to write: {error}") from error
+    except sqlite3.Error as error:
+        raise StoreCorruptError(f"{file} cannot be read: {error}") from error
+
+
+def sync_log(root: Path) -> None:
+    """Bring what Chroma has committed on to the disk. May run while a client is open: no lock is on this file."""
+    try:
+        log = os.open(root / "chroma.sqlite3-wal", os.O_RDONLY)
+    except FileNotFoundError:
+        return  # the log was closed: all of it is in the database
+    try:
+        os.fsync(log)
+    finally:
+        os.close(log)
+
+
 def move_aside(root: Path, segment: Path) -> None:
     """Move an index folder to where Chroma does not see it."""
     aside = root / _ASIDE
@@ -109,6 +143,7 @@ def vacuum(root: Path) -> None:
         with closing(sqlite3.connect(root / "chroma.sqlite3", isolation_level=None)) as database:
             database.execute("INSERT INTO embedding_fulltext_search(embedding_fulltext_search) VALUES ('optimize')")
             database.execute("VACUUM")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error as error:
         raise StoreCorruptError(f"{root / 'chroma.sqlite3'} cannot be vacuumed: {error}") from error
     names = collection_names(root)

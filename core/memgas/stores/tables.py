@@ -188,6 +188,10 @@ class Table:
         """Read the ids of rows by metadata; None: of all."""
         return [row_id for row_id, _ in self.where(where)]
 
+    def touch(self) -> None:
+        """Let Chroma open the index, and bring it up to date; raise StoreCorruptError if it cannot."""
+        self._read(limit=1, include=["embeddings"])
+
     def n_dims(self) -> int:
         """Return the width of the vectors; 0 when there are none, or the first cannot be read just now."""
         try:

@@ -244,7 +244,7 @@ def _look(tables: Tables, journal: Journal | None) -> Iterator[_Findings]:
             missing=missing,
             unjournaled=[uid for uid in kept if uid not in journaled] if journal and granularity is not None else [],
             windowless=sorted(_windowless(table, journal) & wanted),
-            unreadable=_unreadable(table, kept),
+            unreadable=_unreadable(table, [*kept, *(n for uid in kept for n in windows.get(uid, ()) if n in there)]),
             unembedded=[] if table.is_plain else [uid for uid in table.ids({"n_windows": 0}) if uid in wanted],
         )
 
