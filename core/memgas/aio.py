@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 from collections.abc import Awaitable, Callable
@@ -31,6 +30,8 @@ def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], 
 
     @functools.wraps(method)
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio  # what calls this has imported it; `import memgas` alone does without
+
         context = contextvars.copy_context()
         call = functools.partial(context.run, method, self, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
@@ -627,6 +626,8 @@ class MemGAS:
     async def aclose(self) -> None:
         """Do what `close` does, without blocking the event loop."""
         # Not on the memory's own threads: they end with it.
+        import asyncio
+
         await asyncio.to_thread(self.close)
 
     @property

@@ -1,7 +1,8 @@
-"""The numeric steps against what they replace, side by side in one run. Ratios are printed; only results are asserted."""
+"""The numeric steps against what they replace, side by side. Ratios are printed; only results are asserted."""
 
-from collections.abc import Callable
-from time import perf_counter
+from __future__ import annotations
+
+from time import process_time
 
 import networkx as nx
 import numpy as np
@@ -9,28 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
-from memgas.association import associate, fit_mixtures
+from memgas.association import accept_mask, associate, fit_mixtures
 from memgas.graph import AssociationGraph
 from memgas.pagerank import personalized_pagerank, push_pagerank
+from tests.benchmarks.timing import Table, ms, side_by_side
 
 pytestmark = pytest.mark.benchmark
 
 N_NODES = 100_000
-
-
-def seconds(work: Callable[[], object], *, repeats: int) -> float:
-    """Median duration."""
-    work()
-    durations = []
-    for _ in range(repeats):
-        began = perf_counter()
-        work()
-        durations.append(perf_counter() - began)
-    return float(np.median(durations))
-
-
-def report(what: str, ours: float, theirs: float) -> None:
-    print(f"\n{what}: {theirs / ours:.1f}x ({ours * 1e3:.3f} ms against {theirs * 1e3:.3f} ms)")  # noqa: T201
 
 
 def community_edges() -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
@@ -43,22 +30,45 @@ def community_edges() -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.fl
     return source[kept], target[kept], rng.uniform(0.3, 0.9, int(kept.sum()))
 
 
-def test_mixtures() -> None:
-    """Our mixtures against one scikit-learn fit a row, for a 12-unit session and in bulk."""
+def test_mixtures(table: Table) -> None:
+    """Our mixtures against one scikit-learn fit a row: faster, at equal or better likelihood, same accept sets."""
     cosines = np.random.default_rng(0).normal(0.3, 0.08, (240, 5_000))
     values = np.round(np.sort(cosines, axis=1)[:, :-31:-1], 6)
 
+    def theirs() -> list[GaussianMixture]:
+        return [GaussianMixture(2, random_state=0).fit(row[:, np.newaxis]) for row in values[:12]]
+
     for n_rows in (12, 240):
         rows = values[:n_rows]
-        ours = seconds(lambda rows=rows: fit_mixtures(rows), repeats=9) / n_rows  # type: ignore[misc]
-        theirs = seconds(
-            lambda: [GaussianMixture(2, random_state=0).fit(row[:, np.newaxis]) for row in values[:12]], repeats=3
-        )
-        report(f"mixtures, {n_rows} rows, a row", ours, theirs / 12)
+        times = side_by_side(lambda rows=rows: fit_mixtures(rows), theirs, repeats=9)  # type: ignore[misc]
+        ours, one_fit = times.cpu[0] / n_rows, times.cpu[1] / 12
+        table.add("mixtures, times faster", f"{n_rows} rows of 30 values, a row", one_fit / ours, 50,
+                  f"{ms(ours)}, scikit-learn {ms(one_fit)}", at_least=True)  # fmt: skip
+    _like_theirs(values, table)
+
+
+def _like_theirs(values: NDArray[np.float64], table: Table) -> None:
+    """Compare likelihood and accept sets with fits of scikit-learn that are let run to the end."""
+    mixture = fit_mixtures(values)
+    accepted = accept_mask(values, n_components=2, accept="predict", max_associations=None)
+    better, both, same = 0, 0, 0
+    for row, own_likelihood, own in zip(values, mixture.log_likelihood, accepted, strict=True):
+        spread = row.std()
+        standard = ((row - row.mean()) / spread)[:, np.newaxis]
+        model = GaussianMixture(2, random_state=0, tol=1e-9, max_iter=10_000, reg_covar=1e-4).fit(standard)
+        likelihood = model.score(standard) - np.log(spread)
+        better += own_likelihood >= likelihood - 1e-4
+        if abs(own_likelihood - likelihood) < 1e-4:
+            both += 1
+            same += np.array_equal(model.predict(standard) == np.argmax(model.means_[:, 0]), own)
+    table.add("mixtures, likelihood", "share of 240 rows as likely or likelier", better / len(values), 1.0,
+              f"{better} of {len(values)}", at_least=True)  # fmt: skip
+    table.add("mixtures, accept sets", "share that is equal where both converge", same / both, 1.0,
+              f"{same} of {both}", at_least=True)  # fmt: skip
 
 
 @pytest.mark.parametrize("n_old", [10_000, 100_000])
-def test_associate(n_old: int) -> None:
+def test_associate(n_old: int, table: Table) -> None:
     """Associating a 12-unit session against the similarity product alone."""
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(n_old + 12, 384)).astype(np.float32)
@@ -66,14 +76,19 @@ def test_associate(n_old: int) -> None:
     old, new = vectors[:n_old], vectors[n_old:]
     mask, age = np.ones(n_old, np.bool_), np.arange(n_old)
 
-    product = seconds(lambda: new @ old.T, repeats=9)
-    whole = seconds(
-        lambda: associate(new, old, mask, age, n_candidates=30, n_components=2, accept="threshold",
-                          max_associations=10), repeats=9)  # fmt: skip
-    report(f"similarity product, {n_old} units, of associating", whole, product)
+    times = side_by_side(
+        lambda: associate(
+            new, old, mask, age, n_candidates=30, n_components=2, accept="threshold", max_associations=10
+        ),
+        lambda: new @ old.T,
+        repeats=15,
+    )
+
+    table.add("association, of the product alone", f"a session of 12 units, {n_old:,} units",
+              times.cpu[0] / times.cpu[1], 2.0, f"{ms(times.cpu[0])}, product {ms(times.cpu[1])}")  # fmt: skip
 
 
-def test_pagerank() -> None:
+def test_pagerank(table: Table) -> None:
     """PageRank against networkx, and the push against our own full iteration, on about a million edges."""
     source, target, weight = community_edges()
     graph = AssociationGraph()
@@ -87,29 +102,33 @@ def test_pagerank() -> None:
     by_node = {int(seed): float(value) for seed, value in zip(seeds, start, strict=True)}
     oracle = nx.from_scipy_sparse_array(adjacency)
 
-    began = perf_counter()
+    began = process_time()
     theirs = nx.pagerank(oracle, alpha=0.1, personalization=by_node, dangling=by_node, tol=1e-13)
-    their_time = perf_counter() - began
-    full = seconds(
-        lambda: personalized_pagerank(adjacency, personalization, damping=0.1, tolerance=1e-8), repeats=5
-    )  # fmt: skip
-    local = seconds(
-        lambda: push_pagerank(graph, seeds, start, damping=0.1, tolerance=9e-5, weighted=True), repeats=9
-    )  # fmt: skip
-    report(f"full iteration, {graph.n_edges} edges, against networkx", full, their_time)
-    report("push, against networkx", local, their_time)
-    report("push, against the full iteration", local, full)
+    their_time = process_time() - began
+    times = side_by_side(
+        lambda: push_pagerank(graph, seeds, start, damping=0.1, tolerance=1e-4, weighted=True),
+        lambda: personalized_pagerank(adjacency, personalization, damping=0.1, tolerance=1e-8),
+        repeats=15,
+    )
+    local, full = times.cpu
 
+    edges = f"{graph.n_edges:,} edges"
+    table.add("PageRank, times faster", f"{edges}, than networkx", their_time / local, 100,
+              f"{ms(local)}, networkx {ms(their_time)}", at_least=True)  # fmt: skip
+    table.add("PageRank, times faster", f"{edges}, than our full iteration", full / local, 3,
+              f"{ms(local)}, full {ms(full)}", at_least=True)  # fmt: skip
     exact = personalized_pagerank(adjacency, personalization, damping=0.1, tolerance=1e-8)
     ranks = np.zeros(N_NODES)
-    nodes, scores = push_pagerank(graph, seeds, start, damping=0.1, tolerance=9e-5, weighted=True)
+    nodes, scores = push_pagerank(graph, seeds, start, damping=0.1, tolerance=1e-4, weighted=True)
     ranks[nodes] = scores
+    error = float(np.abs(ranks - exact).sum())
+    table.add("PageRank, L1 error", edges, error, 1e-4, f"{error:.1e}")
     assert np.abs(exact - np.array([theirs[node] for node in range(N_NODES)])).sum() < 1e-8
-    assert np.abs(ranks - exact).sum() < 1e-4
+    assert error < 1e-4
     assert set(np.argsort(-ranks)[:50]) == set(np.argsort(-exact)[:50])
 
 
-def test_growing_the_graph() -> None:
+def test_growing_the_graph(table: Table) -> None:
     """Ten edges added to a graph of a million, against sorting all of it anew."""
     source, target, weight = community_edges()
     graph = AssociationGraph()
@@ -121,5 +140,7 @@ def test_growing_the_graph() -> None:
         graph.add_edges(new, old, np.full(10, 0.5))
         graph.clear_sources(new[:1])
 
-    report("adding 10 edges and taking them back, against sorting", seconds(add_and_clear, repeats=99),
-           seconds(graph.sort, repeats=3))  # fmt: skip
+    added = side_by_side(add_and_clear, lambda: None, repeats=50).cpu[0]
+    sorting = side_by_side(graph.sort, lambda: None, repeats=3).cpu[0]
+    table.add("graph, growth by ten edges", f"{graph.n_edges:,} edges, of sorting", added / sorting, 0.1,
+              f"{ms(added)}, sorting {ms(sorting)}")  # fmt: skip

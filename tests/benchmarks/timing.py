@@ -81,7 +81,7 @@ class Table:
 
     def add(self, work: str, setting: str, ratio: float, goal: float, times: str, *, at_least: bool = False) -> None:
         """Add a row."""
-        self.rows.append(Measured(work, setting, ratio, goal, at_least, times))
+        self.rows.append(Measured(work, setting, float(ratio), float(goal), at_least, times))
 
     def lines(self) -> list[str]:
         """Return the table as text."""
