@@ -89,7 +89,8 @@ class Oracle:
         days = [(START + timedelta(days=20 * int(s))).date() for s in sessions]
         first, last = datetime(2023, 5, 1).date(), datetime(2023, 5, 31).date()
         gap = np.array([max(0, (first - d).days, (d - last).days) for d in days], float)
-        near = z(np.exp(-gap / config.date_decay_days)) if in_may else np.zeros(len(days))
+        fading = np.where(gap <= 4 * config.date_decay_days, np.exp(-gap / config.date_decay_days), 0.0)
+        near = z(fading) if in_may else np.zeros(len(days))
         self.date = dict(zip(sessions, config.date_weight * near, strict=True))
 
     def _walk(self, memory: MemGAS, config: MemGASConfig) -> None:
