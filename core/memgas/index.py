@@ -471,9 +471,9 @@ def load(namespace: str, n_dims: int, batches: Iterable[Batch], *, k1: float, b:
 
 
 def _grown(array: NDArray[_T], n_rows: int) -> NDArray[_T]:
-    """Return an array with room for `n_rows`: itself, or a copy half as large again."""
+    """Return an array with room for `n_rows`: itself, or a copy an eighth longer."""
     if n_rows <= len(array):
         return array
-    grown = np.zeros((max(n_rows, 64, len(array) * 3 // 2), *array.shape[1:]), array.dtype)
+    grown = np.zeros((max(n_rows, 64, len(array) * 9 // 8), *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
