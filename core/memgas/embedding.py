@@ -85,7 +85,11 @@ class VectorTable:
             if not self._may_owe:
                 raise
             self._is_silent = True  # asking again could mean another wait
-            _log.warning("%d text(s) could not be embedded: what is stored of them is without a vector until `repair()`: %s", len(fresh), type(error).__name__)
+            _log.warning(
+                "%d text(s) could not be embedded: what is stored of them is without a vector until `repair()`: %s",
+                len(fresh),
+                type(error).__name__,
+            )
             zero = np.zeros(self.n_dims, np.float32)
             self._known |= {text: TextVectors(zero, zero[None][:0], is_owed=True) for text in fresh}
 

@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class OneAtATime(HashEmbedder):
         """Embed; count whoever is here at the same time."""
         return self._alone(lambda: super(OneAtATime, self).embed_query(text))
 
-    def _alone(self, call):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def _alone(self, call: Callable[[], NDArray[np.float32]]) -> NDArray[np.float32]:
         self.n_intrusions += threading.get_ident() in self.forbidden
         if not self._busy.acquire(blocking=False):
             self.n_intrusions += 1

@@ -52,13 +52,13 @@ def test_texts_of_all_sorts_come_back(tmp_path: Path, is_on_disk: bool, figure: 
             found = memory.retrieve(dice.choice(texts), namespace="n", top_k=3)
             assert all(0 <= hit.score <= 1 for hit in found.hits)
             assert isinstance(found.context(max_tokens=200) + str(found.explain()), str)
-        for session_id, texts in wanted.items():
-            assert tuple(turn.text for turn in memory.get(session_id, namespace="n").turns) == texts
+        for session_id, kept in wanted.items():
+            assert tuple(turn.text for turn in memory.get(session_id, namespace="n").turns) == kept
         out = io.StringIO()
         memory.export_jsonl(out, namespace="n")
         assert memory.import_jsonl(io.StringIO(out.getvalue()), namespace="copy") == N_TEXTS
-        for session_id, texts in list(wanted.items())[:20]:
-            assert tuple(turn.text for turn in memory.get(session_id, namespace="copy").turns) == texts
+        for session_id, kept in list(wanted.items())[:20]:
+            assert tuple(turn.text for turn in memory.get(session_id, namespace="copy").turns) == kept
         assert memory.check() == []
     assert sorted(tmp_path.parent.iterdir()) == outside
     figure("hostile texts stored and read back", N_TEXTS)
@@ -123,7 +123,7 @@ def test_settings_of_all_sorts(figure: Figure) -> None:
     """Every setting takes what its range says and refuses the rest by name; what it takes, works."""
     dice = random.Random(13)
     names = list(MemGASConfig.__dataclass_fields__)
-    values = [
+    values: list[object] = [
         None,
         -1,
         0,

@@ -82,7 +82,8 @@ def test_a_long_talk(tmp_path: Path, figure: Figure) -> None:
     late = np.median(seconds[-tenth:], axis=0)
     ratios = late / early
     assert sizes[1] < 2.5 * sizes[0]
-    assert ratios.max() < (1.5 if N_ROUNDS >= 2_000 else 2.5), ratios
+    if N_ROUNDS >= 2_000:  # before that a tenth is a memory that is nearly empty
+        assert ratios.max() < 1.5, ratios
     figure("rounds of a long talk", N_ROUNDS)
     figure("most times slower in the end, a turn", round(float(ratios[0]), 2))
     figure("most times slower in the end, a question", round(float(ratios[1]), 2))
