@@ -289,3 +289,22 @@ def test_two_people_without_roles() -> None:
         got = memory.get("s", namespace="n").turns
         assert [t.speaker for t in got] == ["Ines", "Radu", "Radu", "Ines", "unknown"]
         assert memory.add(turns, namespace="n", session_id="s").n_new_turns == 0
+
+
+def test_early_sessions_start_no_associations() -> None:
+    """The first `warmup_sessions` of a namespace start none; a later one starts some, and may lead to an early one."""
+    config = MemGASConfig(warmup_sessions=3)
+    with MemGAS.in_memory(embedder=HashEmbedder(), config=config) as memory:
+        for number in range(6):
+            words = f"Juno the greyhound {number} sleeps on the sofa and barks at cat {number % 2}"
+            memory.add(
+                [Turn("user", words), Turn("assistant", f"Noted {number}.")], namespace="n", session_id=str(number)
+            )
+        batches = list(memory._workspace.store.load("n"))
+    units = {unit.id: unit.session_id for batch in batches for unit in batch.units}
+    starting = {units[source] for batch in batches for source, edges in batch.associations.items() if edges}
+    reached = {units[edge.target] for batch in batches for edges in batch.associations.values() for edge in edges}
+
+    assert starting <= {"3", "4", "5"}
+    assert starting
+    assert reached & {"0", "1", "2"}
