@@ -39,7 +39,7 @@ quick: $(DEV)
 	$(PYTEST) -q -m "not slow and not benchmark" tests/unit
 
 test: $(DEV)
-	$(PYTEST) -q -n 2 -m "not benchmark" --durations 5
+	$(PYTEST) -q -n 2 --dist loadfile -m "not benchmark" --durations 5
 
 check: $(DEV)
 	$(BIN)/ruff format --check .

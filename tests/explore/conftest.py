@@ -24,9 +24,12 @@ WORDS = "lena bees hive barn honey market halden bank slug bean tomato garden ro
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Start Chromium, headless; skip where there is none, unless MEMGAS_REQUIRE_BROWSER=1."""
+    """Start Chromium, headless; skip where there is none, unless MEMGAS_REQUIRE_BROWSER=1.
+
+    Not for the session: while it is open Playwright keeps an event loop running, and other tests start their own.
+    """
     path = os.environ.get("MEMGAS_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     required = os.environ.get("MEMGAS_REQUIRE_BROWSER") == "1"
     if path is None:
