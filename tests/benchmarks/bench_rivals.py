@@ -129,7 +129,7 @@ def test_beside(name: str, other: Callable[..., object], table: Table) -> None:
     table.add(f"retrieve, beside {name}", f"{N_UNITS:,} units, wall", times.wall[0] / times.wall[1], 1.3,
               f"{ms(times.wall[0])}, theirs {ms(times.wall[1])}")  # fmt: skip
     table.add(f"add, beside {name}", f"a session of {UNITS_A_SESSION} units, processor (shown)", our_add / their_add,
-              float("inf"), f"{ms(our_add / len(told))}, theirs {ms(their_add / len(told))}; "
+              None, f"{ms(our_add / len(told))}, theirs {ms(their_add / len(told))}; "
               f"grew {our_memory:.0f} MB, theirs {their_memory:.0f} MB")  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class Measured:
     Attributes
     ----------
     ratio, goal
-        The ratio measured, and the bound on it: a most unless `at_least`.
+        The ratio measured, and the bound on it: a most unless `at_least`; None: shown only.
     times
         What was timed, in words, with absolute times: of this machine, never asserted.
     """
@@ -59,14 +59,16 @@ class Measured:
     work: str
     setting: str
     ratio: float
-    goal: float
+    goal: float | None
     at_least: bool
     times: str
 
     @property
     def is_met(self) -> bool:
         """Whether the ratio is within the goal."""
-        return self.ratio >= self.goal if self.at_least else self.ratio <= self.goal
+        if self.goal is None:
+            return True
+        return bool(self.ratio >= self.goal if self.at_least else self.ratio <= self.goal)
 
     def to_json(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -79,16 +81,18 @@ class Table:
 
     rows: list[Measured] = field(default_factory=list)
 
-    def add(self, work: str, setting: str, ratio: float, goal: float, times: str, *, at_least: bool = False) -> None:
+    def add(
+        self, work: str, setting: str, ratio: float, goal: float | None, times: str, *, at_least: bool = False
+    ) -> None:
         """Add a row."""
-        self.rows.append(Measured(work, setting, float(ratio), float(goal), at_least, times))
+        self.rows.append(Measured(work, setting, float(ratio), goal, at_least, times))
 
     def lines(self) -> list[str]:
         """Return the table as text."""
         lines = [f"{'work':34} {'setting':40} {'ratio':>8}  {'goal':>8}         times"]
         for row in self.rows:
-            goal = f"{'>=' if row.at_least else '<='} {row.goal:.4g}"
-            verdict = "met   " if row.is_met else "MISSED"
+            goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:.4g}"
+            verdict = "shown " if row.goal is None else "met   " if row.is_met else "MISSED"
             lines.append(f"{row.work:34} {row.setting:40} {row.ratio:8.3g}  {goal:>8} {verdict}  {row.times}")
         return lines
 
