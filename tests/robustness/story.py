@@ -131,12 +131,15 @@ def turns(dice: random.Random, step: int, n_turns: int) -> list[Turn]:
 
 
 def state_of(memory: MemGAS) -> State:
-    """Return all that was said, by namespace, in order."""
+    """Return all that was said, by namespace, in order.
+
+    Not the numbers of sessions: a digest takes one too, and when it is made is up to the background.
+    """
     found: State = {}
     for namespace in memory.namespaces():
         records = memory.list_sessions(namespace=namespace, kind=None)
         found[namespace] = [
-            (s.session_id, s.sequence, s.turns, s.conversation_id, s.metadata, s.happened_at)
+            (s.session_id, s.turns, s.conversation_id, s.metadata, s.happened_at)
             for s in (memory.get(record.session_id, namespace=namespace) for record in records)
         ]
     return found

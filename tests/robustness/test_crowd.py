@@ -7,8 +7,9 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -158,49 +159,58 @@ def test_coroutines(tmp_path: Path, figure: Figure) -> None:
     figure("sessions kept by threads and coroutines", len(listed))
 
 
-def test_the_loop_stays_free(tmp_path: Path, figure: Figure) -> None:
-    """While two threads write and search without a pause, the event loop is late by less than 100 ms in 99 of 100 cases."""
-    interval = sys.getswitchinterval()
+def lateness(busy: Callable[[int], object], n_beats: int, every_tenth: Callable[[], Awaitable[object]]) -> float:
+    """Return by how many seconds an event loop is late, p99, while two threads call something without a pause."""
     late: list[float] = []
+    stop = threading.Event()
+
+    def keep_busy(who: int) -> None:
+        while not stop.is_set():
+            busy(who)
+
+    async def heartbeat() -> None:
+        for _ in range(n_beats):
+            began = time.perf_counter()
+            await asyncio.sleep(0.01)
+            late.append(time.perf_counter() - began - 0.01)
+            if len(late) % 10 == 0:
+                await every_tenth()
+
+    threads = [threading.Thread(target=keep_busy, args=(who,)) for who in (1, 2)]
+    for thread in threads:
+        thread.start()
+    try:
+        asyncio.run(heartbeat())
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return float(np.percentile(late, 99))
+
+
+def test_the_loop_stays_free(tmp_path: Path, figure: Figure) -> None:
+    """While two threads write and search without a pause, the event loop is late by less than 100 ms in 99 of 100 cases.
+
+    On a machine that makes it twice as late under two threads of plain arithmetic, that is the measure instead.
+    """
+    interval = sys.getswitchinterval()
+    numbers = count()
+    n_beats = scaled(150, 600)
     with MemGAS(tmp_path, embedder=HashEmbedder()) as memory:
         memory.add_many([NewSession(talk(0, n) * 4, f"s{n}") for n in range(scaled(40, 200))], namespace="n")
-        stop = threading.Event()
 
-        def busy(who: int) -> None:
-            n = 0
-            while not stop.is_set():
-                n += 1
-                memory.add(talk(who, n), namespace=f"b{who}", session_id=f"s{n}")
-                memory.retrieve(f"worker {who} boat", namespace="n")
+        def live_on(who: int) -> None:
+            n = next(numbers)
+            memory.add(talk(who, n), namespace=f"b{who}", session_id=f"s{n}")
+            memory.retrieve(f"worker {who} boat", namespace="n")
 
-        async def heartbeat() -> None:
-            for _ in range(scaled(150, 600)):
-                began = time.perf_counter()
-                await asyncio.sleep(0.01)
-                late.append(time.perf_counter() - began - 0.01)
-                if len(late) % 10 == 0:
-                    await memory.aretrieve("worker boat", namespace="n")
-
-        threads = [threading.Thread(target=busy, args=(who,)) for who in (1, 2)]
-        for thread in threads:
-            thread.start()
-        try:
-            asyncio.run(heartbeat())
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
+        p99 = lateness(live_on, n_beats, lambda: memory.aretrieve("worker boat", namespace="n"))
+    bare = lateness(lambda who: _count_up(), n_beats, lambda: asyncio.to_thread(_count_up))
     assert sys.getswitchinterval() == interval
-    p99 = float(np.percentile(late, 99))
-    assert p99 < 0.1 or _machine_lag() > 0.05, f"{p99 * 1e3:.0f} ms late"
+    assert p99 < max(0.1, 2 * bare), f"{p99 * 1e3:.0f} ms late; {bare * 1e3:.0f} ms with plain arithmetic"
     figure("most milliseconds that the event loop was late, p99, with two busy threads", round(p99 * 1e3, 1))
+    figure("most milliseconds so under two threads of plain arithmetic", round(bare * 1e3, 1))
 
 
-def _machine_lag() -> float:
-    """Return by how much a bare sleep is late on this machine now: more than that no library can promise."""
-    late = []
-    for _ in range(100):
-        began = time.perf_counter()
-        time.sleep(0.01)
-        late.append(time.perf_counter() - began - 0.01)
-    return float(np.percentile(late, 99))
+def _count_up() -> int:
+    return sum(range(50_000))
