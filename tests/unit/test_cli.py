@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from memgas import memory
 from memgas.cli import main
 from memgas.errors import EmbedderError
+from memgas.testing import HashEmbedder
 
 Run = Callable[..., Result]
 
@@ -236,6 +237,32 @@ def test_bytes_that_are_left_are_told(filled: Run) -> None:
     assert "in search results  nothing" in result.stdout
     assert "in the files       FOUND" in result.stdout
     assert "the bytes go with --erase" in result.stdout
+
+
+def test_a_memory_moves_to_another_embedder(filled: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`reembed` embeds every session once with the embedder that is named; the old one is refused from then on."""
+    before = filled("export", "-n", "maya").stdout
+    assert json.loads(filled("reembed", "--json").stdout) == {"n_sessions": 0}
+
+    monkeypatch.setattr(memory, "load_embedder", lambda name: HashEmbedder(48, name="wide"))
+    refused = filled("search", "greyhound", "-n", "maya")
+    moved = filled("reembed", "--json")
+    again = filled("reembed", "--json")
+
+    assert refused.exit_code == 1
+    assert "'hash'" in refused.stderr
+    assert "memgas reembed" in refused.stderr
+    assert [json.loads(result.stdout) for result in (moved, again)] == [{"n_sessions": 2}, {"n_sessions": 0}]
+    assert "greyhound called Juno" in filled("search", "greyhound", "-n", "maya").stdout
+    assert filled("doctor").exit_code == 0
+    kept = [
+        [json.loads(line)["turns"] for line in text.splitlines()]
+        for text in (before, filled("export", "-n", "maya").stdout)
+    ]
+    assert kept[0] == kept[1]
+    monkeypatch.undo()
+    assert "'wide'" in filled("stats").stderr
+    assert "there is no memory" in invoke(tmp_path / "nothing", "reembed").stderr
 
 
 def test_help_is_light() -> None:

@@ -125,6 +125,12 @@ def test_a_store_opens_and_forgets_without_its_embedder(tmp_path: Path) -> None:
         memory.delete_turn("s0", 0, namespace="n")
         memory.delete_session("s1", namespace="n")
         assert not memory.get("s0", namespace="n").turns[0].text
+    with MemGAS(tmp_path, embedder=HashEmbedder()) as memory:
+        assert all("embedded again" in line for line in memory.check())
+        assert memory.check()
+        assert any(line.startswith("embedded again") for line in memory.repair())
+        assert memory.check() == memory.repair() == []
+        assert memory.retrieve("part 0 2", namespace="n").hits[0].score > 0.5
     away.is_down = True
     with pytest.raises(EmbedderError):
         MemGAS(tmp_path / "new", embedder=away)
@@ -210,6 +216,7 @@ def test_a_retry_does_not_revive_a_deleted_sitting(tmp_path: Path, is_on_disk: b
         assert len(names) == 3
         for name in names[1:]:
             memory.delete_session(name, namespace="n")
+        memory.erase()
         if store is not None:
             store.close = lambda: None  # type: ignore[method-assign] # it is used again
     with memory_of() as memory:
