@@ -59,7 +59,7 @@ class MemGASFilter(BaseDocumentCompressor):
         try:
             reply = complete(self.llm, _prompt(documents, query), callbacks)
         except LLMError as error:
-            return _all(documents, str(error).partition("\n")[0])
+            return _all(documents, type(error.__cause__ or error).__name__)
         return self._kept(documents, reply)
 
     async def acompress_documents(
@@ -73,7 +73,7 @@ class MemGASFilter(BaseDocumentCompressor):
         try:
             reply = await acomplete(self.llm, _prompt(documents, query), callbacks)
         except LLMError as error:
-            return _all(documents, str(error).partition("\n")[0])
+            return _all(documents, type(error.__cause__ or error).__name__)
         return self._kept(documents, reply)
 
     def _kept(self, documents: Sequence[Document], reply: str) -> Sequence[Document]:
@@ -87,7 +87,7 @@ class MemGASFilter(BaseDocumentCompressor):
 
 
 def _all(documents: Sequence[Document], why: str) -> Sequence[Document]:
-    _log.warning("the filter kept everything: %s", why[:200])
+    _log.warning("the filter kept everything: %s", why)
     return documents
 
 

@@ -61,7 +61,7 @@ class MemGASFilter(BaseNodePostprocessor):
             try:
                 kept = self._kept(nodes, complete(self.llm, _prompt(nodes, query)))
             except LLMError as error:
-                kept = _all(nodes, error)
+                kept = _all(nodes, type(error.__cause__ or error).__name__)
             event.on_end(payload={EventPayload.NODES: kept})
         _dispatcher.event(ReRankEndEvent(nodes=kept))
         return kept
@@ -79,7 +79,7 @@ class MemGASFilter(BaseNodePostprocessor):
             try:
                 kept = self._kept(nodes, await acomplete(self.llm, _prompt(nodes, query)))
             except LLMError as error:
-                kept = _all(nodes, error)
+                kept = _all(nodes, type(error.__cause__ or error).__name__)
             event.on_end(payload={EventPayload.NODES: kept})
         _dispatcher.event(ReRankEndEvent(nodes=kept))
         return kept
@@ -112,8 +112,8 @@ def _query(query_bundle: QueryBundle | str | None) -> str:
     return query_bundle if isinstance(query_bundle, str) else query_bundle.query_str
 
 
-def _all(nodes: Sequence[NodeWithScore], why: object) -> list[NodeWithScore]:
-    _log.warning("the filter kept everything: %s", str(why).partition("\n")[0][:200])
+def _all(nodes: Sequence[NodeWithScore], why: str) -> list[NodeWithScore]:
+    _log.warning("the filter kept everything: %s", why)
     return list(nodes)
 
 

@@ -152,7 +152,7 @@ class Sessions:
                 given, draft=replace(given.draft, digest=self._digests.ask(given.turns, given.draft.happened_at))
             )
         except LLMError as error:
-            _log.warning("the digest of session %s is pending: %s", given.session_id, type(error).__name__)
+            _log.warning("the digest of session %r is pending: %s", given.session_id, type(error).__name__)
             pending = replace(given.draft, is_pending=True)
             return replace(given, draft=pending, degraded=(f"digest pending: {error}",))
 

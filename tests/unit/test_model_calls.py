@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -158,6 +159,37 @@ def test_what_a_language_model_may_do_wrong(reply: object) -> None:
         SafeLLM(ScriptedLLM([lambda prompt: reply])).complete("x")  # type: ignore[list-item, return-value]
     with pytest.raises(LLMError, match="scripted failed: OSError: no route"):
         SafeLLM(ScriptedLLM([OSError("no route")])).complete("x")
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("401: wrong key sk-proj-0123456789abcdef", "401: wrong key ***"),
+        ("headers={'Authorization': 'Bearer abc.def-ghi'}", "headers={'Authorization': 'Bearer ***'}"),
+        ('{"api_key": "0123456789", "model": "m"}', '{"api_key": "***", "model": "m"}'),
+        ("GET https://me:hunter22@host/v1?token=abcdefgh&x=1", "GET https://me:***@host/v1?token=***&x=1"),
+        ("x-api-key: 00aa11bb22cc", "x-api-key: ***"),
+        (
+            "the max_tokens=4096 of key 7 are too many: 5000 tokens",
+            "the max_tokens=4096 of key 7 are too many: 5000 tokens",
+        ),
+    ],
+)
+def test_errors_hold_no_secret(told: str, shown: str) -> None:
+    """Keys, tokens and passwords in a stranger's message are masked, and the error that held one is not chained."""
+    with pytest.raises(LLMError) as caught:
+        SafeLLM(ScriptedLLM([OSError(told)])).complete("x")
+    assert str(caught.value) == f"scripted failed: OSError: {shown}"
+    assert (caught.value.__cause__ is None) == (told != shown)
+    assert told == shown or told not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("text", ["a-" * 500_000, "sk-" * 300_000, "bearer " * 100_000])
+def test_a_long_error_is_cut(text: str) -> None:
+    """An error that holds the whole request is shortened, in no time."""
+    with pytest.raises(LLMError) as caught:
+        SafeLLM(ScriptedLLM([OSError(text)])).complete("x")
+    assert len(str(caught.value)) < 3_000
 
 
 def test_replies_can_be_stored() -> None:

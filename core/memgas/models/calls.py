@@ -24,6 +24,14 @@ T = TypeVar("T")
 
 _WIDE = re.compile(f"[{CJK}]")
 _LATIN = re.compile("[\u0000-\u024f\u2010-\u2027]")
+_LONGEST = 2_000
+"""Characters kept of a stranger's error: some hold the whole request."""
+_SECRETS = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]{6,}"), r"\1 ***"),
+    (re.compile(r"\b(?:sk|pk|rk|gsk|hf|xai|ghp|AKIA|AIza)[-_]?[-_A-Za-z0-9]{12,}"), "***"),
+    (re.compile(r"(?i)(\b[-\w]{0,30}(?:key|token|secret|password|authorization)[\"']*\s*[:=]\s*[\"']*)(?!bearer|basic)[^\s\"',;}&]{6,}"), r"\1***"),
+    (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:***@"),
+)  # fmt: skip
 
 
 def estimate_tokens(text: str) -> int:
@@ -35,6 +43,13 @@ def estimate_tokens(text: str) -> int:
         return math.ceil(len(text) / 3)
     n_latin, n_wide = len(_LATIN.findall(text)), len(_WIDE.findall(text))
     return math.ceil(n_latin / 3 + n_wide + (len(text) - n_latin - n_wide) / 2)
+
+
+def without_secrets(text: str) -> str:
+    """Return a stranger's message without what looks like a key, a token or a password: it may be shown and logged."""
+    for pattern, masked in _SECRETS:
+        text = pattern.sub(masked, text)
+    return text
 
 
 class SafeEmbedder:
@@ -222,4 +237,9 @@ def _guarded(call: Callable[[], T], name: str, error_type: type[MemGASError]) ->
     except MemGASError:
         raise
     except Exception as error:  # nobody can list what a stranger's model raises
-        raise error_type(f"{name} failed: {type(error).__name__}: {error}") from error
+        said = str(error)[:_LONGEST]
+        told = without_secrets(said)
+        message = f"{name} failed: {type(error).__name__}: {told}"
+        if told != said:
+            raise error_type(message) from None  # a traceback would show the rest
+        raise error_type(message) from error
