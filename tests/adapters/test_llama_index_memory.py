@@ -567,8 +567,10 @@ def test_restart_on_disk(tmp_path: Path) -> None:
     assert stored(memory.block.memory, "chat") == [
         ("user", JUNO), ("assistant", "Noted."), ("user", "And she is fast."), ("assistant", "Noted."),
     ]  # fmt: skip
-    assert len(opened("chat").get_all()) == 4
+    again = opened("chat")
+    assert len(again.get_all()) == 4
     assert JUNO in str(memory.get(input=QUERY)[0].content)
+    again.block.memory.close()
     memory.block.memory.close()
 
 

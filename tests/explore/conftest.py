@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ Show = Callable[..., AbstractContextManager["Page"]]
 
 HOSTILE = '<img src=x onerror="window.pwned=1"></script><script>window.pwned=1</script>'
 WORDS = "lena bees hive barn honey market halden bank slug bean tomato garden roof swarm trap queen smoke".split()  # noqa: SIM905
+BEGIN, APART = datetime(2026, 1, 5, 9, tzinfo=UTC), timedelta(hours=9)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -75,7 +77,7 @@ def show(browser: Browser) -> Show:
 
 
 def talks(n: int, *, n_turns: int = 4, is_digested: bool = True) -> list[NewSession]:
-    """Sessions of random words, with a digest each, or an empty one."""
+    """Sessions of random words, one every nine hours, with a digest each, or an empty one."""
     rng = np.random.default_rng(2)
     made = []
     for number in range(n):
@@ -85,6 +87,7 @@ def talks(n: int, *, n_turns: int = 4, is_digested: bool = True) -> list[NewSess
             NewSession(
                 turns,
                 f"talk {number}",
+                happened_at=BEGIN + number * APART,
                 digest=Digest(said[0], tuple(said[0].split()[:3])) if is_digested else Digest("", ()),
             )
         )

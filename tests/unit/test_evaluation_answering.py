@@ -190,11 +190,11 @@ def test_single_failures_are_left_out_and_told() -> None:
 
 
 def test_a_model_that_is_not_there_ends_a_run() -> None:
-    """When nothing comes back, the run does not go through all questions."""
+    """When nothing comes back, the run ends after five calls, and the one under way in the other thread."""
     llm = ScriptedLLM(default=OSError("down"))
     with pytest.raises(LLMError, match=r"no question could be answered.*down"):
         answered(read_locomo(LOCOMO), "memgas", llm=llm)
-    assert len(llm.prompts) < 15
+    assert len(llm.prompts) in (5, 6)
 
 
 def test_data_without_answers_is_refused(tmp_path: Path) -> None:

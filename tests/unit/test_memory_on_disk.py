@@ -90,6 +90,16 @@ def test_a_life_on_disk(tmp_path: Path) -> None:
         )
 
 
+def test_closed_is_closed(tmp_path: Path) -> None:
+    """After `close` nothing holds a file of the folder any more: it can be copied, moved and deleted at once."""
+    for number in range(12):
+        with _open(tmp_path) as memory:
+            memory.add([Turn("user", f"garden {number}")], namespace="n")
+            assert memory.retrieve("garden", namespace="n").hits
+        names = {file.name for file in tmp_path.iterdir()}
+        assert not {name for name in names if name.endswith(("-wal", "-shm", "-journal"))}
+
+
 def test_erased(tmp_path: Path) -> None:
     """After `erase`, no byte of a deleted turn, session or namespace is in any file; what was kept still is."""
     with _open(tmp_path) as memory:

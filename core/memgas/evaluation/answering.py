@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
 
 from memgas.errors import InvalidInputError, LLMError
 from memgas.evaluation.answer_prompts import answer_prompt, judge_prompt, parse_judgement
@@ -123,7 +125,8 @@ class _Run:
     ) -> None:
         self._how, self._methods, self._embedder = how, methods, embedder
         self._progress, self._total = progress, total
-        self._n_done = self._n_failed_running = 0
+        self._n_done = 0
+        self._given_up = _GivenUp()
         self.answers: list[Answered] = []
         self.failures: list[str] = []
         self.stopped = ""
@@ -158,7 +161,7 @@ class _Run:
             self.stopped = str(error)
             return None
         jobs = [
-            pool.submit(_answered, how, dialogue, question, name, context)
+            pool.submit(self._given_up.watch, partial(_answered, how, dialogue, question, name, context))
             for name, context in contexts.items()
             for question in dialogue.questions
         ]
@@ -175,17 +178,51 @@ class _Run:
     def _take(self, job: Future[Answered]) -> None:
         try:
             self.answers.append(job.result())
-            self._n_failed_running = 0
-        except CapReachedError as error:
+        except (CapReachedError, _NotAskedError) as error:
             self.stopped = self.stopped or str(error)
         except LLMError as error:
             self.failures.append(str(error))
-            self._n_failed_running += 1
-            if self._n_failed_running >= _MOST_FAILURES_RUNNING:
-                self.stopped = self.stopped or f"{self._n_failed_running} calls failed running"
+            self.stopped = self.stopped or self._given_up.why
         self._n_done += 1
         if self._progress:
             self._progress("answered", self._n_done, self._total)
+
+
+class _NotAskedError(Exception):
+    """The run was given up before this question was asked."""
+
+
+class _GivenUp:
+    """Gives up when calls fail one after the other, in the order in which they end. Used by all threads of a run.
+
+    Attributes
+    ----------
+    why
+        Empty: not given up.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._n_failed_running = 0
+        self.why = ""
+
+    def watch(self, ask: Callable[[], Answered]) -> Answered:
+        """Ask, unless it was given up, and count a failure."""
+        if self.why:
+            raise _NotAskedError(self.why)
+        try:
+            found = ask()
+        except LLMError:
+            self._count(is_failure=True)
+            raise
+        self._count(is_failure=False)
+        return found
+
+    def _count(self, *, is_failure: bool) -> None:
+        with self._lock:
+            self._n_failed_running = self._n_failed_running + 1 if is_failure else 0
+            if self._n_failed_running >= _MOST_FAILURES_RUNNING:
+                self.why = self.why or f"{self._n_failed_running} calls failed running"
 
 
 def _answered(how: Answering, dialogue: Dialogue, question: Question, method: str, context_of: Context) -> Answered:

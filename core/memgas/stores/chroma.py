@@ -126,7 +126,7 @@ class ChromaStore:
         try:
             recovery.finish_copies(root, client, owned)
             if lock.was_abandoned and (broken := _unreadable(client, owned)):
-                client.close()
+                _close(client, root)
                 recovery.set_aside_named(root, broken)
                 client = _embedded_client(root)
             store = cls(client, prefix, root, lock)
@@ -134,7 +134,7 @@ class ChromaStore:
             if lock.was_abandoned:
                 upkeep.drop_strays(store._tables, store._journal)
         except BaseException:
-            client.close()
+            _close(client, root)
             raise
         return store
 
@@ -296,7 +296,7 @@ class ChromaStore:
             try:
                 self._copy_collections(self._journal)
             finally:
-                self._client.close()
+                _close(self._client, self._root)
                 try:
                     segments.vacuum(self._root)
                 finally:
@@ -334,7 +334,7 @@ class ChromaStore:
                 self._journal.close()
             if self._root is not None:
                 with chroma_errors("closing"):
-                    self._client.close()
+                    _close(self._client, self._root)
                 if self._has_erased:
                     segments.wipe_slack(self._root)
             if self._lock is not None:
@@ -492,7 +492,7 @@ class ChromaStore:
         finally:
             if is_broken and self._root is not None:
                 with self._gate.alone():
-                    self._client.close()
+                    _close(self._client, self._root)
                     self._client = _embedded_client(self._root)
                     self._open_tables()
 
@@ -546,6 +546,12 @@ def _embedded_client(root: Path) -> Client:
     with chroma_errors(f"opening {root}"):
         settings = Settings(_env_file=None, anonymized_telemetry=False)  # type: ignore[call-arg]  # pydantic's own
         return cast("Client", chromadb.PersistentClient(str(root), settings=settings))
+
+
+def _close(client: Client, root: Path) -> None:
+    """Close Chroma on a folder, and wait until its database is closed, which Chroma leaves to other threads."""
+    client.close()
+    segments.wait_until_closed(root)
 
 
 def _unreadable(client: Client, owned: re.Pattern[str]) -> list[str]:

@@ -13,6 +13,7 @@ import re
 import shutil
 import sqlite3
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from memgas.errors import StoreCorruptError, StoreError
 _HEADER = struct.Struct("<i6QiI3QdQ")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ASIDE = ".memgas.torn"
+_CLOSING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,17 @@ def sync_log(root: Path) -> None:
         os.fsync(log)
     finally:
         os.close(log)
+
+
+def wait_until_closed(root: Path) -> None:
+    """Wait for the last connection to the database to be closed, which moves the log into the database.
+
+    Until then deleted words may be in the log, and a copy of the folder may miss a file. Given up after a few seconds: a
+    client that the caller opened on the same folder has connections too, and keeps them.
+    """
+    log, deadline = root / "chroma.sqlite3-wal", time.monotonic() + _CLOSING_SECONDS
+    while log.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def move_aside(root: Path, segment: Path) -> None:
