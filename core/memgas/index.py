@@ -1,6 +1,7 @@
 """One namespace in memory: vectors, BM25, graph and session records; loaded from the store, grown in place.
 
-Text is not held: it is fetched from the store when it is to be shown. Not locked: the caller is.
+Text is not held, but for that of the hits shown last: it is fetched from the store when it is to be shown. Not locked: the
+caller is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from memgas.ranking import cells_of, units_by_granularity
 from memgas.slots import SessionTable
 from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
 from memgas.units import turns_of
+from memgas.words import RecentWords
+
+_MAX_CHARS_SHOWN = 200_000  # of the hits of some twenty questions
 
 
 @dataclass(slots=True)
@@ -98,6 +102,8 @@ class NamespaceIndex:
         BM25 over nodes, grouped by granularity.
     by_slot
         Columns over the sessions' slots.
+    words
+        Units that were shown last, as they are stored: what is rewritten or deleted is no longer among them.
     """
 
     def __init__(self, namespace: str, n_dims: int, *, k1: float, b: float) -> None:
@@ -121,6 +127,7 @@ class NamespaceIndex:
         self._window_node = np.zeros(0, np.int32)
         self.n_windows = 0
         self.by_slot = SessionTable()
+        self.words = RecentWords(max_chars=_MAX_CHARS_SHOWN)
         self._waiting: dict[str, list[tuple[int, float]]] = {}
         self._conversations: dict[str, list[SessionState]] = {}
         self._layout: Layout | None = None
@@ -353,6 +360,7 @@ class NamespaceIndex:
         if node is None:
             node = self._new_node(unit, state)
         else:
+            self.words.forget(unit.id)
             self.lexical.remove(node)
             self._window_node[: self.n_windows][self._window_node[: self.n_windows] == node] = -1
             self.graph.clear_sources(np.array([node]))
@@ -427,6 +435,7 @@ class NamespaceIndex:
         current[np.isin(current, gone)] = -1
         for node in nodes:
             self.lexical.remove(node)
+            self.words.forget(self._ids[node])
             self._node_of.pop(self._ids[node], None)
             owner = self._slots[self._session[node]]
             if owner is not None:

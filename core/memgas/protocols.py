@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from memgas.types import JSON, Batch, Head, MemoryUnit
+from memgas.types import JSON, Batch, Granularity, Head, MemoryUnit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,4 +165,13 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release files and locks. Twice is fine; any other call afterwards raises `ClosedError`."""
+        ...
+
+
+@runtime_checkable
+class FetchesNamed(Protocol):
+    """What a store may offer beside `Store`: it need not look everywhere for a unit whose granularity is known."""
+
+    def fetch_named(self, namespace: str, named: Mapping[Granularity, Sequence[str]]) -> list[MemoryUnit]:
+        """Read units as `fetch` does, those of each granularity by id, in any order."""
         ...

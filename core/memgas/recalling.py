@@ -33,6 +33,7 @@ from memgas.reasons import best_units, reasons_for
 from memgas.request import Request
 from memgas.retrieval import Retrieval
 from memgas.scoring import Readings, Scores, allowed_nodes, read_nodes, routes_of, score_nodes
+from memgas.stored import fetch_named
 from memgas.types import FilterVerdict, Trace
 from memgas.why_not import WhyNot
 from memgas.workspace import Workspace
@@ -86,11 +87,15 @@ class Recalling:
         for _ in range(3):
             with workspace.reading(request.namespace) as index:
                 drafts, trace = self._rank(index, request, vector, terms, fingerprint, watch)
+                wanted = {uid: granularity for draft in drafts for uid, (granularity, _) in draft.wanted.items()}
+                head, units = index.head, index.words.known(wanted)
             watch.lap("rank")
-            wanted = [uid for draft in drafts for uid in draft.wanted]
-            units = {unit.id: unit for unit in workspace.store.fetch(request.namespace, wanted)} if wanted else {}
+            if unknown := {uid: granularity for uid, granularity in wanted.items() if uid not in units}:
+                fetched = fetch_named(workspace.store, request.namespace, unknown)
+                workspace.keep_words(index, head, fetched)
+                units.update({unit.id: unit for unit in fetched})
             watch.lap("fetch")
-            if len(units) == len(set(wanted)):
+            if len(units) == len(wanted):
                 break  # else a session was rewritten in between: rank what is there now
         hits = [with_words(draft, units, request.exclude_turns, n=self._config.n_neighbours) for draft in drafts]
         trace = replace(trace, seconds=watch.seconds)

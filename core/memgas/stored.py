@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from memgas.errors import NotFoundError
 from memgas.index import NamespaceIndex, SessionState
-from memgas.protocols import Store
-from memgas.types import Digest, Granularity, Session, Turn
+from memgas.protocols import FetchesNamed, Store
+from memgas.types import Digest, Granularity, MemoryUnit, Session, Turn
 from memgas.units import turns_of
 
 _LOST = Turn("unknown", "")  # stands for a turn whose row a repair could not bring back
@@ -17,6 +19,16 @@ def find(index: NamespaceIndex, session_id: str) -> SessionState:
     if state is None:
         raise NotFoundError(f"there is no session {session_id!r} in this namespace")
     return state
+
+
+def fetch_named(store: Store, namespace: str, granularities: Mapping[str, Granularity]) -> list[MemoryUnit]:
+    """Fetch units whose granularities are known, in any order."""
+    if not isinstance(store, FetchesNamed):
+        return store.fetch(namespace, list(granularities))
+    named: dict[Granularity, list[str]] = {}
+    for uid, granularity in granularities.items():
+        named.setdefault(granularity, []).append(uid)
+    return store.fetch_named(namespace, named)
 
 
 def fetch_turns(store: Store, index: NamespaceIndex, state: SessionState) -> tuple[Turn, ...]:

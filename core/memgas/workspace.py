@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, MutableMapping
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from memgas import index as mirror
 from memgas.errors import ClosedError
 from memgas.index import NamespaceIndex
 from memgas.protocols import Store
-from memgas.types import Batch
+from memgas.types import Batch, Head, MemoryUnit
 
 _CLOSED = "this memory is closed; open it again with MemGAS(...)"
 _log = logging.getLogger("memgas")
@@ -144,6 +144,12 @@ class Workspace:
                 self.store.put(batch)
                 with entry.guard:
                     index.apply(batch)
+
+    def keep_words(self, index: NamespaceIndex, head: Head | None, units: Sequence[MemoryUnit]) -> None:
+        """Hold units that were fetched while a mirror was at a head; once either has changed they may be stale."""
+        with self._inside(index.namespace) as entry, entry.guard:
+            if entry.index is index and index.head == head:
+                index.words.keep(units)
 
     def forget(self, namespace: str) -> None:
         """Delete a namespace from the store and from memory."""

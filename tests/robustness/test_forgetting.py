@@ -36,7 +36,7 @@ def everything(memory: MemGAS) -> str:
         parts.append(out.getvalue())
         parts += [memory.retrieve(s, namespace=namespace, top_k=50, kind=None).hits for s in SECRETS]
         with memory._workspace.reading(namespace) as index:
-            parts.append(list(index.lexical._postings))
+            parts += [list(index.lexical._postings), list(index.words._units.values())]
     return repr(parts)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from operator import attrgetter
@@ -40,7 +40,7 @@ from memgas.stores.rows import (
 )
 from memgas.stores.tables import Client, Collection, Found, Table, Tables, chroma_errors, ones
 from memgas.stores.unit_rows import UnitRows
-from memgas.types import GRANULARITIES, JSON, Batch, Head, MemoryUnit, SessionRecord
+from memgas.types import GRANULARITIES, JSON, Batch, Granularity, Head, MemoryUnit, SessionRecord
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -213,6 +213,11 @@ class ChromaStore:
         with self._inside():
             units = self._units.fetch(ids)
         return [units[uid] for uid in ids if uid in units and units[uid].namespace == namespace]
+
+    def fetch_named(self, namespace: str, named: Mapping[Granularity, Sequence[str]]) -> list[MemoryUnit]:
+        """Read units as `fetch` does, those of each granularity by id, in any order."""
+        with self._inside():
+            return [unit for unit in self._units.fetch_named(named) if unit.namespace == namespace]
 
     def delete(self, namespace: str) -> None:
         """Delete the namespace whole, at once for every reader. Unknown: nothing happens."""

@@ -133,6 +133,15 @@ class UnitRows:
             rest = [uid for uid in rest if uid not in units]
         return units
 
+    def fetch_named(self, named: Mapping[Granularity, Sequence[str]]) -> list[MemoryUnit]:
+        """Read units by granularity and id, of whichever namespace: only those collections are asked."""
+        return [
+            unit_from_row(uid, granularity, row.document, row.metadata)
+            for granularity, ids in named.items()
+            if (asked := [uid for uid in ids if is_unit_id(uid)])
+            for uid, row in self._tables[granularity].get(asked, "metadatas", "documents").items()
+        ]
+
     def delete(self, ids: Sequence[str]) -> None:
         """Delete units, wherever they are, with their windows. Looking is cheap, deleting in vain is not."""
         rest = list(ids)

@@ -24,9 +24,10 @@ import numpy as np
 import pytest
 
 from memgas.errors import ClosedError, InvalidInputError, ShapeError, StoreCorruptError
-from memgas.protocols import Store
+from memgas.protocols import FetchesNamed, Store
 from memgas.stores.in_memory import InMemoryStore
 from memgas.types import (
+    GRANULARITIES,
     Association,
     Granularity,
     Head,
@@ -238,6 +239,20 @@ class StoreContract:
         ids = [*unknown, *(unit.id for unit in asked), foreign.units[0].id, *unknown]
         assert store.fetch(self.store_of, ids) == asked
         assert store.fetch(self.store_of, []) == []
+
+    def test_fetch_named(self, store: Store) -> None:
+        """Where a store offers it: what `fetch` returns, of the granularities asked for; one asked for wrongly is left out."""
+        if not isinstance(store, FetchesNamed):
+            return
+        batch = rich_batch(self.store_of)
+        store.put(batch)
+        foreign = make_session("somebody else")
+        store.put(foreign)
+        named = {g: [u.id for u in (*batch.units, *foreign.units) if u.granularity is g] for g in GRANULARITIES}
+        named[Granularity.TURN] += ["", "not an id", *named[Granularity.SESSION]]
+        found = store.fetch_named(self.store_of, named)
+        assert sorted(found, key=lambda unit: unit.id) == sorted(batch.units, key=lambda unit: unit.id)
+        assert store.fetch_named(self.store_of, {}) == []
 
     def test_namespaces_are_apart(self, store: Store) -> None:
         """Whatever namespaces are called, each reads, fetches and deletes its own rows only."""
