@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +143,55 @@ def test_tools_show_their_user_only(figure: Figure) -> None:
     figure("calls that showed nothing of another namespace", 4 * len(NAMES))
 
 
-def test_an_export_holds_one(figure: Figure) -> None:
-    """An import into another namespace shows nothing of the first but what its lines hold."""
+def shown_to(memory: MemGAS, name: str, query: str) -> Iterator[str]:
+    """Yield what every other face of a memory shows a user: retrievers, chains, stores, blocks, tools, the page."""
+    import langchain_memgas as chain
+    import llama_index_memgas as index
+    from memgas.explore import answers
+
+    config: Any = {"configurable": {"user_id": name}}
+    yield repr(chain.MemGASRetriever(memory=memory, k=50).invoke(query, config))
+    yield repr(chain.create_recall_runnable(memory, namespace=name, min_score=0.0).invoke(query))
+    remembered = chain.MemGASMemory(memory=memory, namespace=name, min_score=0.0, top_k=50)
+    yield repr(remembered.load_memory_variables({"input": query}))
+    store = chain.MemGASStore(memory, namespace=name)
+    yield repr(store.search((), query=query, limit=50))
+    yield repr(store.list_namespaces())
+    yield repr(index.MemGASRetriever(memory, namespace=name, similarity_top_k=50).retrieve(query))
+    search, _ = index.create_memgas_tools(memory, namespace=name)
+    yield repr(search.call(query))
+    for answer in (answers.search(memory, name, query, 50), answers.overview(memory, name)):
+        yield json.dumps(answer, ensure_ascii=False)
+    yield json.dumps([answers.session(memory, name, "s"), answers.sessions(memory, name)], ensure_ascii=False)
+
+
+def test_every_face_shows_its_user_only(figure: Figure) -> None:
+    """Retrievers, chains, stores and tools of both frameworks, and the page, show what their user said, and only that."""
+    for package in ("langchain_core", "langchain_classic", "langgraph", "llama_index.core"):
+        pytest.importorskip(package)
     with MemGAS.in_memory(embedder=HashEmbedder()) as memory:
         fill(memory)
-        for name in NAMES[:6]:
+        n_shown = n_own = 0
+        for number, name in enumerate(NAMES[:: scaled(3, 1)]):
+            own = NAMES.index(name)
+            for other in (own, number + 1):
+                query = f"boat {secret(other % len(NAMES))}"
+                for shown in shown_to(memory, name, query):
+                    assert not [n for n in range(len(NAMES)) if n != own and _told(shown, n)]
+                    n_shown += 1
+                    n_own += _told(shown, own)
+    assert n_own > n_shown // 3  # they do show something
+    figure("calls that showed nothing of another namespace", n_shown)
+
+
+def test_an_export_holds_one(figure: Figure) -> None:
+    """Each namespace's export has its own secret, no other's, and no namespace's name: it is imported under any."""
+    with MemGAS.in_memory(embedder=HashEmbedder()) as memory:
+        fill(memory)
+        for number, name in enumerate(NAMES):
             out = io.StringIO()
             memory.export_jsonl(out, namespace=name)
             lines = out.getvalue().splitlines()
+            assert {n for n in range(len(NAMES)) if secret(n) in out.getvalue()} == {number}
             assert all(name not in json.loads(line).values() for line in lines)
-    figure("calls that showed nothing of another namespace", 6)
+    figure("calls that showed nothing of another namespace", len(NAMES))
