@@ -35,8 +35,12 @@ def everything(memory: MemGAS) -> str:
         memory.export_jsonl(out, namespace=namespace)
         parts.append(out.getvalue())
         parts += [memory.retrieve(s, namespace=namespace, top_k=50, kind=None).hits for s in SECRETS]
+        parts += [memory.retrieve("my new one", namespace=namespace, top_k=50, kind=None).explain().as_json()]
+        listed = memory.list_sessions(namespace=namespace, kind=None)
+        parts += [memory.get(record.session_id, namespace=namespace) for record in listed]
+        parts += [listed, list(memory.graph(namespace).nodes(data=True)), memory.stats(namespace)]
         with memory._workspace.reading(namespace) as index:
-            parts += [list(index.lexical._postings), list(index.words._units.values())]
+            parts += [index.lexical.terms, list(index.words._units.values())]
     return repr(parts)
 
 

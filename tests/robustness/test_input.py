@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import random
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -15,7 +16,7 @@ from memgas import MemGAS, MemGASConfig, NewSession, Turn
 from memgas.checks import clean_text, is_blank
 from memgas.errors import InvalidInputError, MemGASError
 from memgas.prompts import digest_prompt, filter_prompt
-from memgas.testing import HashEmbedder
+from memgas.testing import HashEmbedder, ScriptedLLM
 from tests.robustness import hostile
 from tests.robustness.conftest import Figure
 from tests.robustness.scale import scaled
@@ -65,16 +66,21 @@ def test_texts_of_all_sorts_come_back(tmp_path: Path, is_on_disk: bool, figure: 
 
 
 def test_large_turns_and_many(tmp_path: Path, figure: Figure) -> None:
-    """A turn of 1 MB and a session of thousands of turns are kept whole, found, and searched in windows."""
+    """A turn of 1 MB and a session of thousands of turns are kept whole, found, exported and imported."""
     long = " ".join(f"word{n % 997}" for n in range(120_000))[:1_000_000]
     n_turns = scaled(1_500, 10_000)
-    with MemGAS(tmp_path, embedder=HashEmbedder(max_tokens=512)) as memory:
+    with MemGAS(tmp_path / "memory", embedder=HashEmbedder(max_tokens=512)) as memory:
         memory.add([Turn("user", long), Turn("assistant", "the needle is blue")], namespace="n", session_id="long")
         memory.add([Turn("user", f"turn {n} speaks") for n in range(n_turns)], namespace="n", session_id="many")
         assert memory.get("long", namespace="n").turns[0].text == long
         assert len(memory.get("many", namespace="n").turns) == n_turns
         assert memory.retrieve("needle blue", namespace="n").hits[0].session_id == "long"
         assert len(memory.retrieve("word3", namespace="n").context(max_tokens=300)) < 5_000
+        kept = [memory.get(name, namespace="n").turns for name in ("long", "many")]
+        memory.export_jsonl(tmp_path / "large.jsonl", namespace="n")
+    with MemGAS.in_memory(embedder=HashEmbedder(max_tokens=512)) as other:
+        assert other.import_jsonl(tmp_path / "large.jsonl", namespace="n") == 2
+        assert [other.get(name, namespace="n").turns for name in ("long", "many")] == kept
     figure("turns of the longest session", n_turns)
 
 
@@ -199,3 +205,24 @@ def test_context_quotes_every_line(figure: Figure) -> None:
         assert not line.startswith(("assistant:", "## Heading", "</memories>"))
     assert not is_blank(text)
     figure("hostile texts put into prompts", 40)
+
+
+def test_no_text_forges_a_log_line(caplog: pytest.LogCaptureFixture, figure: Figure) -> None:
+    """Whatever namespaces, sessions, conversations and errors are called, each event of the log stays one line."""
+    dice = random.Random(41)
+    llm = ScriptedLLM(default=OSError("down\nWARNING memgas: all is well"))
+    forged = ["x\nWARNING memgas: all is well", "x\r\nERROR", *(clean_text(hostile.text(dice)) for _ in range(20))]
+    with MemGAS.in_memory(embedder=HashEmbedder(), llm=llm) as memory, caplog.at_level(logging.DEBUG, "memgas"):
+        for name in forged:
+            memory.add([Turn("user", f"boat {name}")], namespace=name, session_id=name)
+            memory.append(Turn("user", "sail"), namespace=name, conversation_id=f"c {name}")
+            memory.close_session(f"c {name}", namespace=name)
+            memory.retrieve(name, namespace=name, filter="llm")
+            with pytest.raises(MemGASError):
+                memory.get(f"not {name}", namespace=name)
+            memory.repair()
+        memory._workspace.drain()
+        lines = [record.getMessage() for record in caplog.records if record.name == "memgas"]
+    assert len(lines) > 5 * len(forged)
+    assert not [line for line in lines if "\n" in line or "\r" in line]
+    figure("lines of the log, none of them forged", len(lines))

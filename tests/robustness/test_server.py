@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import shutil
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +95,25 @@ def test_a_server_that_lost_its_index(server: Server, tmp_path: Path, figure: Fi
         assert {hit.session_id: hit.rank_score for hit in found} == pytest.approx(wanted, abs=2e-2)
         assert memory.graph("n").number_of_edges() == edges
     figure("units on a server whose index was lost, all embedded again", n_units)
+
+
+def test_a_token_of_the_server_is_in_no_text(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bearer token that is sent to the server is in no repr, log line, export or error, nor when the server is gone."""
+    import chromadb
+
+    token = "very-secret-0123456789"
+    client = chromadb.HttpClient(port=server.port, headers={"Authorization": f"Bearer {token}"})
+    memory = MemGAS(client=client, embedder=HashEmbedder())
+    with caplog.at_level(logging.DEBUG, logger="memgas"):
+        memory.add(talk(1), namespace="n", session_id="s")
+        shown = [repr(memory), repr(memory.retrieve("boat", namespace="n")), repr(memory._workspace.store)]
+        memory.export_jsonl(tmp_path / "out.jsonl", namespace="n")
+        server.kill()
+        with pytest.raises(StoreError) as caught:
+            memory.add(talk(2), namespace="n", session_id="t")
+    shown += [(tmp_path / "out.jsonl").read_text("utf-8"), caplog.text]
+    shown += traceback.format_exception(caught.value)
+    assert token not in "".join(shown)
 
 
 WORKER = """
