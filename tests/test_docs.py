@@ -36,7 +36,7 @@ def commands() -> list[str]:
 def test_snippets_run(page: Path, tmp_path: Path) -> None:
     """The Python snippets of a page run from top to bottom, as a reader would type them, without a warning."""
     code = "\n".join(blocks(page, "python"))
-    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True, timeout=600)
 
 
 @pytest.mark.parametrize("command", commands())

@@ -574,7 +574,7 @@ async def test_slow_recall_does_not_block_the_loop() -> None:
     class Waiting(HashEmbedder):
         def embed_query(self, text: str) -> "NDArray[np.float32]":
             waits.set()
-            if not go.wait(10):
+            if not go.wait(120):
                 raise RuntimeError("the event loop is blocked")
             return super().embed_query(text)
 

@@ -370,7 +370,7 @@ class _Waiting(HashEmbedder):
 
     def embed_documents(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         self.waits.set()
-        if not self.go.wait(10):
+        if not self.go.wait(120):
             raise RuntimeError("the event loop is blocked")
         return super().embed_documents(texts)
 

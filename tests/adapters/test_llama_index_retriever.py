@@ -262,7 +262,7 @@ async def test_async_does_not_block_the_loop(core: MemGAS) -> None:
     class Slow(HashEmbedder):
         def embed_query(self, text: str) -> Any:
             if text == QUERY:
-                assert is_released.wait(30)
+                assert is_released.wait(120)
             return super().embed_query(text)
 
     slow = MemGAS.in_memory(embedder=Slow())

@@ -71,7 +71,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientAPI]:
     with (folder / "log").open("w") as log:
         server = subprocess.Popen([sys.executable, "-c", starter, *arguments], stdout=log, stderr=log, cwd=folder)
     try:
-        for _ in range(600):
+        while True:
             try:
                 httpx.get(f"http://127.0.0.1:{port}/api/v2/heartbeat").raise_for_status()
                 break

@@ -33,7 +33,7 @@ def asking(url: str) -> Ask:
     def ask(
         path: str, *, method: str = "GET", body: str | None = None, token: str | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        line = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20)
+        line = http.client.HTTPConnection(at.hostname or "", at.port, timeout=120)
         prefix = at.path if token is None else f"/{token}/"
         line.request(method, prefix + path, body, {name.replace("_", "-"): value for name, value in headers.items()})
         answer = line.getresponse()

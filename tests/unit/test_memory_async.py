@@ -33,7 +33,7 @@ class Watched(HashEmbedder):
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:  # noqa: D102
         self.threads.add(threading.get_ident())
         self.was_called.set()
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(120)
         return super().embed_documents(texts)
 
 
@@ -119,7 +119,7 @@ async def test_a_cancelled_add_is_all_or_nothing() -> None:
         embedder.was_called.clear()
         embedder.go_on.clear()
         begun = asyncio.ensure_future(memory.aadd(_turns(1), namespace="n", session_id="begun"))
-        await asyncio.to_thread(embedder.was_called.wait, 20)
+        await asyncio.to_thread(embedder.was_called.wait, 120)
         begun.cancel()
         with pytest.raises(asyncio.CancelledError):
             await begun
@@ -135,7 +135,7 @@ async def test_a_cancelled_add_is_all_or_nothing() -> None:
 
 async def test_twenty_adds_at_once() -> None:
     """Twenty concurrent adds ask their language model side by side, and all are stored once."""
-    meeting = threading.Barrier(4, timeout=20)
+    meeting = threading.Barrier(4, timeout=120)
 
     def slow(prompt: str) -> str:
         meeting.wait()  # passes only if four are asked at the same time

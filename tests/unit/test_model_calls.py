@@ -141,7 +141,7 @@ def test_careless_models_get_one_call_at_a_time() -> None:
 
 def test_thread_safe_models_are_not_held_up() -> None:
     """Two calls of a model that says it is thread-safe meet inside of it."""
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=120)
 
     def reply(prompt: str) -> str:
         meeting.wait()

