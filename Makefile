@@ -56,10 +56,10 @@ bench: $(DEV)
 	$(PYTEST) -q -s -m benchmark tests/benchmarks
 
 robustness: $(DEV)
-	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=full MEMGAS_KILLS=18 $(PYTEST) -q -n 2 --durations 8 tests/robustness
+	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=full MEMGAS_KILLS=18 $(PYTEST) -q -n 2 --dist worksteal --durations 8 tests/robustness
 
 soak: $(DEV)
-	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=soak MEMGAS_KILLS=90 $(PYTEST) -q -n 2 --durations 8 tests/robustness
+	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=soak MEMGAS_KILLS=90 $(PYTEST) -q -n 2 --dist worksteal --durations 8 tests/robustness
 
 # The adapters in other environments than the newest, each in a .venv of its own.
 environments: .venv-langchain-03/installed .venv-langmem/installed .venv-llama-index-013/installed
