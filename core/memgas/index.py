@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memgas.graph import AssociationGraph
 from memgas.growth import NO_ID, TOMBSTONE, TurnKey, turn_key
-from memgas.lexical import LexicalIndex, tokenize
+from memgas.lexical import LexicalIndex, tokenize_all
 from memgas.ranking import cells_of, units_by_granularity
 from memgas.slots import SessionTable
 from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
@@ -313,7 +313,15 @@ class NamespaceIndex:
         self._layout = None
         for record in batch.records:
             self._apply_record(record)
+        self._reserve(self.n_nodes + len(batch.units))
         nodes = np.array([self._put_unit(unit) for unit in batch.units], np.intp)
+        self.graph.add_nodes(self.n_nodes - self.graph.n_nodes)
+        said = [(node, unit) for node, unit in zip(nodes.tolist(), batch.units, strict=True) if unit.text]
+        self.lexical.add_many(
+            [node for node, _ in said],
+            [unit.granularity.axis for _, unit in said],
+            tokenize_all(unit.text for _, unit in said),
+        )
         if len(nodes):
             self._vectors[nodes] = batch.vectors
             self._put_windows(nodes, batch)
@@ -361,19 +369,17 @@ class NamespaceIndex:
             node = self._new_node(unit, state)
         else:
             self.words.forget(unit.id)
-            self.lexical.remove(node)
             self._window_node[: self.n_windows][self._window_node[: self.n_windows] == node] = -1
             self.graph.clear_sources(np.array([node]))
         self._alive[node] = bool(unit.text)
-        if unit.text:
-            self.lexical.add(node, unit.granularity.axis, tokenize(unit.text))
+        if not unit.text:
+            self.lexical.remove(node)
         if unit.granularity is Granularity.TURN:
             self._put_turns(unit, state)
         return node
 
     def _new_node(self, unit: MemoryUnit, state: SessionState) -> int:
         node = self.n_nodes
-        self._reserve(node + 1)
         self._ids.append(unit.id)
         self._node_of[unit.id] = node
         self._granularity[node] = unit.granularity.axis
@@ -381,7 +387,6 @@ class NamespaceIndex:
         self._age[node] = (state.record.sequence << _SEQUENCE_AT) | (unit.granularity.axis << 32) | unit.position
         state.nodes[unit.granularity][unit.position] = node
         self.n_nodes += 1
-        self.graph.add_nodes(1)
         return node
 
     @staticmethod
@@ -419,10 +424,10 @@ class NamespaceIndex:
                     edges.append((source, target, association.similarity))
         for unit in batch.units:
             edges += [(source, self._node_of[unit.id], s) for source, s in self._waiting.pop(unit.id, ())]
-        edges = [edge for edge in edges if self._alive[edge[0]] and self._alive[edge[1]]]
         if edges:
-            sources, targets, weights = zip(*edges, strict=True)
-            self.graph.add_edges(np.array(sources), np.array(targets), np.array(weights, np.float32))
+            sources, targets, weights = (np.array(column) for column in zip(*edges, strict=True))
+            is_shown = self._alive[sources] & self._alive[targets]
+            self.graph.add_edges(sources[is_shown], targets[is_shown], weights[is_shown].astype(np.float32))
 
     def _drop_nodes(self, nodes: Sequence[int]) -> None:
         if not nodes:
@@ -476,6 +481,7 @@ def load(namespace: str, n_dims: int, batches: Iterable[Batch], *, k1: float, b:
     for batch in batches:
         index.apply(batch)
     index.graph.sort()
+    index.lexical.settle()
     return index
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memgas.errors import InvalidInputError
+from memgas.postings import MAX_FREQUENCY, Forward, Postings, grown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +56,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _OUTER = re.compile(r"[/\\@?=&#%;,|~$!*()\[\]{}<>\"]+")
 _INNER = re.compile(r"[-.:+_]+")
 _MAX_TERM = 200
+_MAX_CACHED = 40
 
 
 def tokenize(text: str) -> list[str]:
@@ -72,15 +74,30 @@ def tokenize(text: str) -> list[str]:
     """
     terms: list[str] = []
     if text.isascii():
-        text = text.lower()
+        text, pattern = text.lower(), _ASCII_WORD
     else:
-        text = _fold(text)
+        text, pattern = _fold(text), word_pattern()
         text = _GRAM_RUN.sub(lambda run: _grams(run.group(), terms), text)
     if "," in text:
         text = _THOUSANDS.sub("", text)
-    for word in word_pattern().findall(text):
-        terms.extend(_expand(word) if len(word) <= 40 else _expand.__wrapped__(word))
+    words = pattern.findall(text)
+    expand = _expand if max(map(len, words), default=0) <= _MAX_CACHED else _expand_any
+    terms.extend(chain.from_iterable(map(expand, words)))
     return terms
+
+
+def tokenize_all(texts: Iterable[str]) -> list[list[str]]:
+    """Split each text as `tokenize` does; a line that comes again, as turns do in their session's text, is split once."""
+    known: dict[str, list[str]] = {}
+    found = []
+    for text in texts:
+        terms: list[str] = []
+        for line in text.split("\n"):  # no term spans two lines
+            if (of_line := known.get(line)) is None:
+                of_line = known[line] = tokenize(line)
+            terms += of_line
+        found.append(terms)
+    return found
 
 
 def _fold(text: str) -> str:
@@ -108,9 +125,19 @@ def word_pattern() -> re.Pattern[str]:
     r"""Return the pattern of a word or identifier; Python's `\w` lacks the vowel signs of Indic and other scripts."""
     spans = ((0x300, 0x1E00), (0x20D0, 0x2100), (0xA600, 0xAC00), (0x11000, 0x12000))
     marks = (chr(c) for span in spans for c in range(*span) if unicodedata.category(chr(c)).startswith("M"))
-    letter = f"[\\w{''.join(marks)}]"
+    return re.compile(_word(f"[\\w{''.join(marks)}]"))
+
+
+def _word(letter: str) -> str:
     url = r"(?:https?://|www\.)[^\s<>\"'`|^{}]+"
-    return re.compile(f"{url}|{letter}+(?:[-.@:/\\\\+'&]{letter}+)*(?:\\+\\+|#)?")
+    return f"{url}|{letter}+(?:[-.@:/\\\\+'&]{letter}+)*(?:\\+\\+|#)?"
+
+
+_ASCII_WORD = re.compile(_word("[a-z0-9_]"))  # finds in ASCII what `word_pattern` does, in half the time
+
+
+def _expand_any(word: str) -> tuple[str, ...]:
+    return _expand(word) if len(word) <= _MAX_CACHED else _expand.__wrapped__(word)
 
 
 @lru_cache(maxsize=65_536)
@@ -162,55 +189,26 @@ def _stemmer():  # type: ignore[no-untyped-def]  # noqa: ANN202 (the package is 
     return snowballstemmer.stemmer("english")
 
 
-_TF_BITS = 20  # a posting is one int64: document << 20 | term frequency, so that postings sort by document
-_MAX_TF = (1 << _TF_BITS) - 1
 _PRIOR_DOCS = 10
+_MIN_PAGE = 4_096  # terms: below that, adding one by one is as fast
 
 
-class _Posting:
-    """The documents of one term, ascending, in an array with room at its end."""
-
-    __slots__ = ("_last", "_values", "n")
+class _Vocabulary(dict[str, int]):
+    """A number for each term; a new term gets the next one."""
 
     def __init__(self) -> None:
-        self._values: NDArray[np.int64] = np.empty(1, dtype=np.int64)
-        self._last = -1
-        self.n = 0
+        super().__init__()
+        self.words: list[str] = []
 
-    def view(self) -> NDArray[np.int64]:
-        """Return the values, `(n,)`; good until the next change."""
-        return self._values[: self.n]
+    def __missing__(self, term: str) -> int:
+        number = self[term] = len(self.words)
+        self.words.append(term)
+        return number
 
-    def holds(self, docs: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Tell which of some documents are among these, `(n_asked,)`."""
-        at = np.searchsorted(self.view(), docs << _TF_BITS)
-        found: NDArray[np.bool_] = self._values[np.minimum(at, self.n - 1)] >> _TF_BITS == docs
-        return found
-
-    def insert(self, value: int) -> None:
-        """Put in a value whose document is not there yet."""
-        n = self.n
-        if n == len(self._values):
-            longer = np.empty(n * 3 // 2 + 1, dtype=np.int64)
-            longer[:n] = self._values
-            self._values = longer
-        if value > self._last:
-            self._values[n] = self._last = value
-        else:  # a number used again: after a removal, or while an exchange grows
-            at = int(np.searchsorted(self._values[:n], value))
-            self._values[at + 1 : n + 1] = self._values[at:n].copy()
-            self._values[at] = value
-        self.n = n + 1
-
-    def delete(self, doc: int) -> None:
-        """Take out a document that is there."""
-        n = self.n - 1
-        at = int(np.searchsorted(self.view(), doc << _TF_BITS))
-        self._values[at:n] = self._values[at + 1 : n + 1].copy()
-        self.n = n
-        self._last = int(self._values[n - 1]) if n else -1
-        if len(self._values) > 4 * n:
-            self._values = self._values[:n].copy()
+    def forget(self, number: int) -> None:
+        """Forget a term; its number is not used again."""
+        del self[self.words[number]]
+        self.words[number] = ""
 
 
 class LexicalIndex:
@@ -235,17 +233,21 @@ class LexicalIndex:
 
     def __init__(self, *, n_groups: int, k1: float, b: float) -> None:
         self._k1, self._b = k1, b
-        self._postings: list[dict[str, _Posting]] = [{} for _ in range(n_groups)]
+        self._n_groups = n_groups
+        self.n_docs = 0
+        self._vocabulary = _Vocabulary()
+        self._postings = Postings()  # by  term * n_groups + group
+        self._forward = Forward()
+        self._df = np.zeros(0, dtype=np.int32)  # of each key of the postings
         self._n_members = np.zeros(n_groups, dtype=np.int64)
         self._n_terms = np.zeros(n_groups, dtype=np.int64)
-        self._terms: list[tuple[str, ...] | None] = []  # of each document, so that it can be removed
-        self._groups = np.zeros(16, dtype=np.int8)
-        self._lengths = np.zeros(16, dtype=np.int32)
+        self._group = np.zeros(0, dtype=np.int8)  # of each document, counted from 1; 0: not there
+        self._lengths = np.zeros(0, dtype=np.int32)
 
     @property
-    def n_docs(self) -> int:
-        """Length of what `scores` returns: the highest document ever added, plus one."""
-        return len(self._terms)
+    def terms(self) -> list[str]:
+        """All terms that a document holds."""
+        return list(self._vocabulary)
 
     def add(self, doc: int, group: int, terms: Sequence[str]) -> None:
         """Add a document; one that is there already is replaced.
@@ -264,45 +266,71 @@ class LexicalIndex:
         InvalidInputError
             The document is negative, or there is no such group.
         """
-        if doc < 0 or not 0 <= group < len(self._postings):
-            last = len(self._postings) - 1
-            raise InvalidInputError(f"expected a document from 0 and a group in 0..{last}; got {doc} and {group}")
-        self.remove(doc)
-        self._reserve(doc + 1)
+        self._check(doc, group)
         counts = Counter(terms)
-        postings = self._postings[group]
-        for term, tf in counts.items():
-            posting = postings.get(term)
-            if posting is None:
-                posting = postings[sys.intern(term)] = _Posting()
-            posting.insert(doc << _TF_BITS | min(tf, _MAX_TF))
-        self._terms[doc] = tuple(map(sys.intern, counts))
-        self._groups[doc] = group
-        self._lengths[doc] = len(terms)
-        self._n_members[group] += 1
-        self._n_terms[group] += len(terms)
+        numbers = [
+            self._vocabulary[term] for term in counts
+        ]  # before the removal, so that a term that stays is not lost
+        self._reserve(doc + 1)
+        keys = [number * self._n_groups + group for number in numbers]
+        self._df[keys] += 1
+        self.remove(doc)
+        self._forward.put(np.array([doc]), np.array([len(numbers)]), np.array(numbers, np.int32))
+        self._postings.add(doc, keys, (min(tf, MAX_FREQUENCY) for tf in counts.values()))
+        self._count_in(np.array([doc]), np.array([group]), np.array([len(terms)]))
+
+    def add_many(self, docs: Sequence[int], groups: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
+        """Add distinct documents: what `add` does with each, and faster when they are many."""
+        lengths = np.array([len(of_doc) for of_doc in terms], np.intp)
+        if lengths.sum() < _MIN_PAGE:
+            for doc, group, of_doc in zip(docs, groups, terms, strict=True):
+                self.add(doc, group, of_doc)
+            return
+        for doc, group in zip(docs, groups, strict=True):
+            self._check(doc, group)
+            self.remove(doc)
+        numbers = np.fromiter(map(self._vocabulary.__getitem__, chain.from_iterable(terms)), np.int64, lengths.sum())
+        places, frequency = np.unique(np.repeat(np.arange(len(docs)), lengths) << 32 | numbers, return_counts=True)
+        owner, number = places >> 32, places & 0xFFFF_FFFF
+        of_docs, of_groups = np.array(docs, np.intp), np.array(groups, np.intp)
+        self._reserve(int(of_docs.max()) + 1)
+        keys = number * self._n_groups + of_groups[owner]
+        self._df[: int(keys.max()) + 1] += np.bincount(keys).astype(np.int32)
+        self._forward.put(of_docs, np.bincount(owner, minlength=len(docs)), number.astype(np.int32))
+        self._postings.add_page(
+            keys.astype(np.int32),
+            of_docs[owner].astype(np.int32),
+            np.minimum(frequency, MAX_FREQUENCY).astype(np.uint16),
+        )
+        self._count_in(of_docs, of_groups, lengths)
+
+    def settle(self) -> None:
+        """Sort in what was added: the next scores would wait for it."""
+        self._postings.settle()
 
     def remove(self, doc: int) -> None:
         """Remove a document; an unknown one is ignored."""
-        terms = self._terms[doc] if 0 <= doc < len(self._terms) else None
-        if terms is None:
+        if not 0 <= doc < self.n_docs or not self._group[doc]:
             return
-        group = int(self._groups[doc])
-        postings = self._postings[group]
-        for term in terms:
-            postings[term].delete(doc)
-            if not postings[term].n:
-                del postings[term]
-        self._terms[doc] = None
+        group = int(self._group[doc]) - 1
+        numbers = self._forward.drop(doc)
+        keys = numbers.astype(np.int64) * self._n_groups + group
+        self._df[keys] -= 1
+        self._postings.drop(doc, keys.tolist())
+        for number in numbers[~self._by_term()[numbers].any(axis=1)].tolist():
+            self._vocabulary.forget(number)
+        self._group[doc] = 0
         self._n_members[group] -= 1
         self._n_terms[group] -= int(self._lengths[doc])
         self._lengths[doc] = 0
 
     def idf(self, group: int, terms: Sequence[str]) -> NDArray[np.float64]:
         """Return how rare each term is in a group: `(n_terms,)`, above 0, `log 2` for all in an empty group."""
-        postings = self._postings[group]
         n = int(self._n_members[group])
-        df = np.array([postings[term].n if term in postings else 0 for term in terms], dtype=np.float64)
+        numbers = (self._vocabulary.get(term) for term in terms)
+        df = np.array(
+            [0 if number is None else self._df[number * self._n_groups + group] for number in numbers], np.float64
+        )
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
     def scores(self, terms: Sequence[str], *, k1: float | None = None, b: float | None = None) -> NDArray[np.float32]:
@@ -323,17 +351,17 @@ class LexicalIndex:
         k1, b = self._k1 if k1 is None else k1, self._b if b is None else b
         scores = np.zeros(self.n_docs, dtype=np.float32)
         counts = Counter(terms)
-        for group, postings in enumerate(self._postings):
-            found = [term for term in counts if term in postings]
-            if not found:
+        known = {term: number for term in counts if (number := self._vocabulary.get(term)) is not None}
+        for group in range(self._n_groups):
+            keys = {term: key for term, number in known.items() if self._df[key := number * self._n_groups + group]}
+            if not keys:
                 continue
             average = self._n_terms[group] / self._n_members[group]
             per_term = np.float32(k1 * b / average)
             floor = np.float32(k1 * (1 - b))
-            for term, idf in zip(found, self.idf(group, found), strict=True):
-                values = postings[term].view()
-                docs = values >> _TF_BITS
-                tf = (values & _MAX_TF).astype(np.float32)
+            for (term, key), idf in zip(keys.items(), self.idf(group, list(keys)), strict=True):
+                docs, frequency = self._postings.of(key)
+                tf = frequency.astype(np.float32)
                 scores[docs] += np.float32(idf * counts[term]) * tf / (tf + (floor + per_term * self._lengths[docs]))
         return scores
 
@@ -360,21 +388,41 @@ class LexicalIndex:
         """
         docs = np.asarray(docs, dtype=np.intp)
         n = int(self._n_members.sum())
+        owner, numbers = self._forward.of(docs)
         held = np.zeros(len(docs), dtype=np.float64)
         total = 0.0
         for term in dict.fromkeys(terms):
-            found = [postings[term] for postings in self._postings if term in postings]
-            weight = np.log1p((n + _PRIOR_DOCS) / (sum(posting.n for posting in found) + 1))
+            number = self._vocabulary.get(term)
+            df = 0 if number is None else int(self._by_term()[number].sum())
+            weight = np.log1p((n + _PRIOR_DOCS) / (df + 1))
             total += weight
-            for posting in found:
-                held[posting.holds(docs)] += weight
+            if number is not None:
+                held[owner[numbers == number]] += weight
         shares: NDArray[np.float32] = np.minimum(held / (total or 1.0), 1.0).astype(np.float32)
         return shares
 
+    def _by_term(self) -> NDArray[np.int32]:
+        """Return in how many documents of each group each term is, `(n_terms, n_groups)`."""
+        return self._df.reshape(-1, self._n_groups)
+
+    def _check(self, doc: int, group: int) -> None:
+        if doc < 0 or not 0 <= group < self._n_groups:
+            raise InvalidInputError(
+                f"expected a document from 0 and a group in 0..{self._n_groups - 1}; got {doc} and {group}"
+            )
+
+    def _count_in(self, docs: NDArray[np.intp], groups: NDArray[np.intp], lengths: NDArray[np.intp]) -> None:
+        """Note whose statistics documents count in, and how long they are."""
+        self._group[docs] = groups + 1
+        self._lengths[docs] = lengths
+        self._n_members += np.bincount(groups, minlength=self._n_groups)
+        self._n_terms += np.bincount(groups, lengths, self._n_groups).astype(np.int64)
+
     def _reserve(self, n_docs: int) -> None:
-        """Make room for documents below `n_docs`."""
-        self._terms.extend([None] * (n_docs - len(self._terms)))
-        if n_docs > len(self._lengths):
-            more = max(n_docs, len(self._lengths) * 3 // 2) - len(self._lengths)
-            self._groups = np.concatenate([self._groups, np.zeros(more, dtype=np.int8)])
-            self._lengths = np.concatenate([self._lengths, np.zeros(more, dtype=np.int32)])
+        """Make room for documents below `n_docs`, and for the terms there are."""
+        self.n_docs = max(self.n_docs, n_docs)
+        self._group, self._lengths = grown(self._group, n_docs), grown(self._lengths, n_docs)
+        n_keys = len(self._vocabulary.words) * self._n_groups
+        if n_keys > len(self._df):
+            more = n_keys - len(self._df) + n_keys // 8 // self._n_groups * self._n_groups
+            self._df = np.concatenate([self._df, np.zeros(more, np.int32)])

@@ -10,13 +10,13 @@ from string import ascii_lowercase
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from snowballstemmer.english_stemmer import EnglishStemmer
 
-from memgas import lexical
+from memgas import lexical, postings
 from memgas.errors import InvalidInputError
-from memgas.lexical import LexicalIndex, tokenize
+from memgas.lexical import LexicalIndex, tokenize, tokenize_all
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,24 @@ def test_urls_come_whole_and_in_parts() -> None:
 def test_composed_and_decomposed_text_is_the_same() -> None:
     """The two ways of writing an accent give the same terms."""
     assert tokenize("re\u0301sume\u0301") == tokenize("r\u00e9sum\u00e9") == tokenize("RESUME")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.text(st.sampled_from("ab1 ,.'\n\r\u2028\u0301\u00e9\u4e2d\u6587\u0e01\uac00-/"), max_size=30), max_size=6
+    )
+)
+def test_texts_together_or_alone(texts: list[str]) -> None:
+    """Tokenized together, line by line, texts have the terms that each has alone."""
+    joined = [*texts, "\n".join(texts)]
+    assert [sorted(terms) for terms in tokenize_all(joined)] == [sorted(tokenize(text)) for text in joined]
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=80))
+def test_words_in_ascii(text: str) -> None:
+    """The pattern for ASCII finds what the one for all scripts finds."""
+    assert lexical._ASCII_WORD.findall(text.lower()) == lexical.word_pattern().findall(text.lower())
 
 
 @settings(deadline=None)
@@ -129,17 +147,29 @@ def test_bm25s_agrees(docs: list[list[str]], query: list[str]) -> None:
     np.testing.assert_allclose(index.scores(query), oracle.get_scores(query), rtol=2e-6, atol=2e-6)
 
 
-@settings(deadline=None, max_examples=60)
-@given(CORPUS, WORDS, st.randoms(use_true_random=False), st.data())
+@pytest.fixture(params=["in a tail", "sorted in at once"])
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep small indexes as large ones are kept: pages are sorted in, and so is a tail of four."""
+    if request.param == "sorted in at once":
+        monkeypatch.setattr(lexical, "_MIN_PAGE", 1)
+        monkeypatch.setattr(postings, "_MIN_TAIL", 4)
+
+
+@pytest.mark.usefixtures("sizes")
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CORPUS, WORDS, st.booleans(), st.data())
 def test_grown_and_shrunk_equals_built_anew(
-    corpus: list[tuple[int, list[str]]], query: list[str], random: object, data: st.DataObject
+    corpus: list[tuple[int, list[str]]], query: list[str], at_once: bool, data: st.DataObject
 ) -> None:
     """Added in any order, some removed, some replaced, some added again: bit for bit as if built from what is left."""
     order = data.draw(st.permutations(range(len(corpus))))
     index = LexicalIndex(n_groups=2, k1=1.2, b=0.75)
     for doc in order:
         index.add(doc, 1 - corpus[doc][0], ["z", "a", "a"])
-        index.add(doc, *corpus[doc])
+        if not at_once:
+            index.add(doc, *corpus[doc])
+    if at_once:
+        index.add_many(order, [corpus[doc][0] for doc in order], [corpus[doc][1] for doc in order])
     removed = data.draw(st.sets(st.sampled_from(range(len(corpus)))))
     for doc in removed:
         index.remove(doc)
@@ -155,6 +185,7 @@ def test_grown_and_shrunk_equals_built_anew(
     np.testing.assert_array_equal(index.coverage(query, docs), rebuilt.coverage(query, docs))
     for group in (0, 1):
         np.testing.assert_array_equal(index.idf(group, list("abz")), rebuilt.idf(group, list("abz")))
+    assert set(index.terms) == {term for _, terms in left.values() for term in terms}
 
 
 def test_groups_do_not_mix() -> None:

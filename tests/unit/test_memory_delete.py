@@ -52,7 +52,7 @@ def _everything(memory: MemGAS, namespace: str = "n") -> str:
     ]
     rows = list(memory._workspace.store._spaces[namespace].rows.values())  # type: ignore[attr-defined]
     with memory._workspace.reading(namespace) as index:
-        terms = [*index.lexical._postings, *index.words._units.values()]
+        terms = [*index.lexical.terms, *index.words._units.values()]
     return repr([out.getvalue(), hits, sessions, [(row.unit, row.associations) for row in rows], terms])
 
 
