@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: help demo install quick test check wheel bench robustness environments format clean
+.PHONY: help demo install quick test check wheel bench robustness soak environments format clean
 
 help:
 	@echo "make demo        install into .venv, then show what MemGAS does"

@@ -9,11 +9,11 @@ import memgas
 from memgas import errors
 
 PUBLIC = {
-    "LLM", "Added", "Association", "ClosedError", "Digest", "Embedder", "EmbedderError", "Evidence", "Granularity", "Hit",
+    "LLM", "Added", "Association", "ClosedError", "Digest", "Embedder", "EmbedderError", "Evidence", "Explanation", "Granularity", "Hit",
     "InvalidConfigError", "InvalidInputError", "LLMError", "MemGAS", "MemGASConfig", "MemGASError", "MemoryUnit",
     "MissingExtraError", "ModelError", "NewSession", "NotFoundError", "Retrieval", "Session", "SessionConflictError",
     "SessionRecord", "ShapeError", "Stats", "Store", "StoreCorruptError", "StoreError", "StoreLockedError",
-    "StoreMismatchError", "Trace", "Turn",
+    "StoreMismatchError", "Trace", "Turn", "WhyNot",
 }  # fmt: skip
 
 TREE_LINE = re.compile(r"^(?P<indent>[│ ]*)[├└]── (?P<name>\w+) (?:\((?P<builtin>\w+)\))?")

@@ -18,6 +18,7 @@ from memgas.errors import (
     StoreLockedError,
     StoreMismatchError,
 )
+from memgas.explaining import Explanation
 from memgas.memory import MemGAS
 from memgas.protocols import LLM, Embedder, Store
 from memgas.retrieval import Retrieval
@@ -36,6 +37,7 @@ from memgas.types import (
     Trace,
     Turn,
 )
+from memgas.why_not import WhyNot
 
 __all__ = [
     "LLM",
@@ -46,6 +48,7 @@ __all__ = [
     "Embedder",
     "EmbedderError",
     "Evidence",
+    "Explanation",
     "Granularity",
     "Hit",
     "InvalidConfigError",
@@ -72,4 +75,5 @@ __all__ = [
     "StoreMismatchError",
     "Trace",
     "Turn",
+    "WhyNot",
 ]
