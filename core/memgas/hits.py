@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,13 +94,11 @@ def paths_to(
         weighted=config.weighted_edges,
         error=PUSH_TOLERANCE,
     )
+    steps = iter(unit_scores(index, np.concatenate([nodes for nodes, _ in found]), scores.ranks) if found else ())
     return tuple(
-        Path(
-            state.record.session_id, tuple(unit_score(index, node, scores.ranks) for node in steps.tolist()),
-            tuple(edges.tolist()),
-        )
-        for state, (steps, edges) in zip(states, found, strict=True)
-    )  # fmt: skip
+        Path(state.record.session_id, tuple(islice(steps, len(nodes))), tuple(edges.tolist()))
+        for state, (nodes, edges) in zip(states, found, strict=True)
+    )
 
 
 def _reached_most(state: SessionState, scores: Scores) -> int:
@@ -111,15 +109,19 @@ def _reached_most(state: SessionState, scores: Scores) -> int:
 
 def seeds_of(index: NamespaceIndex, scores: Scores) -> tuple[UnitScore, ...]:
     """Return the seeds, best first, with the scores they were chosen by."""
-    return tuple(unit_score(index, node, scores.seed_scores) for node in scores.seeds.tolist())
+    return unit_scores(index, scores.seeds, scores.seed_scores)
 
 
-def unit_score(index: NamespaceIndex, node: int, scores: NDArray[np.float64]) -> UnitScore:
-    """Name a node's unit, with its score."""
-    state = index.state(index.session.item(node))
-    session_id = state.record.session_id if state else ""
-    granularity = GRANULARITIES[index.granularity.item(node)]
-    return UnitScore(index.unit_id(node), session_id, granularity, index.position(node), scores.item(node))
+def unit_scores(index: NamespaceIndex, nodes: NDArray[np.intp], scores: NDArray[np.float64]) -> tuple[UnitScore, ...]:
+    """Name the units of some nodes, with their scores."""
+    columns = (index.session[nodes].tolist(), index.granularity[nodes].tolist(), scores[nodes].tolist())
+    return tuple(
+        UnitScore(
+            index.unit_id(node), state.record.session_id if (state := index.state(slot)) else "", GRANULARITIES[axis],
+            index.position(node), score,
+        )
+        for node, slot, axis, score in zip(nodes.tolist(), *columns, strict=True)
+    )  # fmt: skip
 
 
 def with_same_matter(index: NamespaceIndex, drafts: list[HitDraft], fingerprint: Fingerprint) -> list[HitDraft]:

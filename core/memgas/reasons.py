@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
-from memgas.hits import unit_score
+from memgas.hits import unit_scores
 from memgas.index import NamespaceIndex, SessionState
-from memgas.ranking import Scale
+from memgas.ranking import Scale, largest
 from memgas.scoring import Scores
 from memgas.types import Granularity, Reason, Share, UnitScore
 
 _N_BEST = 3
+_OUTSTANDING = 2.0  # deviations above the mean: that far, sorting the units is cheap
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,13 +117,15 @@ def places_of(values: NDArray[np.float64], scores: Scores, slots: Sequence[int])
     return places
 
 
-def best_units(index: NamespaceIndex, scores: Scores, granularity: Granularity) -> tuple[UnitScore, ...]:
-    """Return the most similar units of a granularity that may be found, best first, with their similarity."""
-    nodes = index.layout.units[granularity.axis]
-    if not (allowed := scores.allowed[nodes]).all():
-        nodes = nodes[allowed]
-    similarities, best = scores.similarities[nodes], []
-    for _ in range(min(_N_BEST, len(nodes))):
-        best.append(int(np.argmax(similarities)))
-        similarities[best[-1]] = -np.inf
-    return tuple(unit_score(index, int(nodes[i]), scores.similarities) for i in best)
+def best_units(index: NamespaceIndex, scores: Scores) -> tuple[tuple[UnitScore, ...], ...]:
+    """Return, for each granularity, the most similar units that may be found, best first, with their similarity."""
+    outstanding = np.flatnonzero(scores.similarities > _OUTSTANDING)
+    outstanding = outstanding[scores.allowed[outstanding]]
+    axes, best = index.granularity[outstanding], []
+    for axis, units in enumerate(index.layout.units):
+        nodes = outstanding[axes == axis]
+        if len(nodes) < _N_BEST:  # of few units, or of raw cosines
+            nodes = units[scores.allowed[units]]
+        best.append(nodes[largest(scores.similarities[nodes], _N_BEST)])
+    named = iter(unit_scores(index, np.concatenate(best), scores.similarities))
+    return tuple(tuple(islice(named, len(nodes))) for nodes in best)

@@ -183,7 +183,8 @@ class Recalling:
         return replace(
             trace,
             routes=tuple(
-                replace(r, best=best_units(index, scores, r.granularity)) for r in routes_of(readings, scores)
+                replace(route, best=best)
+                for route, best in zip(routes_of(readings, scores), best_units(index, scores), strict=True)
             ),
             seeds=seeds_of(index, scores),
             paths=paths_to(index, scores, states, self._config),
