@@ -17,7 +17,7 @@ from memgas.errors import ShapeError
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
-Accept = Literal["threshold", "predict"]
+Accept = Literal["threshold", "predict", "all"]
 
 N_DIGITS = 6
 MIN_CANDIDATES = 4
@@ -83,7 +83,7 @@ def associate(
     n_components
         Components of the mixture.
     accept
-        From the decision threshold up, or by hard prediction (the published code).
+        From the decision threshold up, by hard prediction (the published code), or every candidate, without a mixture.
     max_associations
         Most associations of one new unit, the strongest kept; None: no cap.
 
@@ -259,9 +259,11 @@ def accept_mask(
     Returns
     -------
     (n_new, n_candidates) bool
-        All False in a row of fewer than 4 candidates, or without spread.
+        A mixture accepts nothing in a row of fewer than 4 candidates, or without spread.
     """
-    if n_components == 2:
+    if accept == "all":
+        accepted = np.ones(similarities.shape, dtype=np.bool_)
+    elif n_components == 2:
         mixture = fit_mixtures(similarities)
         accepted = _accept(mixture, similarities, accept)
     else:

@@ -83,9 +83,9 @@ class MemGASConfig:
         30, "most similar units that the mixture sees; None: all", when="add", unit="units", low=4, optional=True
     )
     n_components: int = _setting(2, "components of the mixture", when="add", low=2, high=10)
-    accept: Literal["threshold", "predict"] = _setting(
-        "threshold", "accept from the decision threshold up, or by hard prediction (the published code)",
-        when="add", choices=("threshold", "predict"))  # fmt: skip
+    accept: Literal["threshold", "predict", "all"] = _setting(
+        "threshold", "accept from the decision threshold up, by hard prediction (the published code), or all candidates",
+        when="add", choices=("threshold", "predict", "all"))  # fmt: skip
     max_associations: int | None = _setting(
         10, "most associations that a new unit starts, the strongest kept; None: no cap", when="add", unit="edges",
         low=1, optional=True)  # fmt: skip

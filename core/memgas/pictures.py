@@ -161,7 +161,7 @@ def unit_fits(memory: MemGAS, namespace: str, session_id: str | None = None) -> 
             tuple(v[row].tolist()) if mixture.is_fitted[row] else ()
             for v in (mixture.means, deviations, mixture.weights)
         ]
-        threshold = float(thresholds[row]) if mixture.is_fitted[row] else None
+        threshold = float(thresholds[row]) if mixture.is_fitted[row] and config.accept != "all" else None
         found.append(UnitFit(
             granularity, position, tuple(ranked[row].tolist()), int(accepted[row]), parts[0], parts[1], parts[2], threshold
         ))  # fmt: skip

@@ -218,6 +218,15 @@ def test_accept_is_everything_from_the_threshold_up() -> None:
     assert by_prediction.tolist() == list(range(11, -1, -1))
 
 
+def test_all_candidates_can_be_accepted() -> None:
+    """Without a mixture each unit takes its most similar ones, up to the cap, however few or alike they are."""
+    for similarities in (np.array([[0.9, 0.5, 0.1, 0.0, -0.2]]), np.array([[0.3, 0.2]]), np.full((1, 5), 0.4)):
+        everything = accept_mask(similarities, n_components=2, accept="all", max_associations=None)
+        assert everything.all()
+        capped = accept_mask(similarities, n_components=2, accept="all", max_associations=2)
+        assert capped.tolist() == [[True, True] + [False] * (similarities.shape[1] - 2)]
+
+
 def test_a_value_at_the_threshold_is_accepted() -> None:
     """Everything *at* or above: .47 lies midway between equal components, and rounding does not push it out."""
     fit = mixture([0.12, 0.82], [0.0003, 0.0003], [0.5, 0.5])

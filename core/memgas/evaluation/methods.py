@@ -202,6 +202,7 @@ def _methods() -> dict[str, Entry]:
 
 ABLATIONS: Mapping[str, Mapping[str, object]] = {
     "no-association": {"association_weight": 0.0},
+    "no-gmm": {"accept": "all"},
     "no-pagerank": {"damping": 0.01},
     "no-router": {"router": "uniform"},
     "no-lexical": {"lexical_weight": 1e-9},
@@ -218,7 +219,7 @@ ABLATIONS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 """The default without one of its parts: what it takes away, as settings.
 
-`no-pagerank` keeps one hop: below a damping of about 0.01 nothing but the seeds' own neighbours passes the push's tolerance, and
+`no-gmm` associates a unit with its most similar ones, however many a mixture would take, up to the same cap. `no-pagerank` keeps one hop: below a damping of about 0.01 nothing but the seeds' own neighbours passes the push's tolerance, and
 the scale of what arrives is divided out. `no-lexical` and `no-dense` keep the scale and let one side outweigh the other. `no-all`
 is the cosine of the session's text, the paper's "without all".
 """
