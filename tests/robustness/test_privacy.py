@@ -127,3 +127,49 @@ def test_secrets_are_in_no_text(caplog: pytest.LogCaptureFixture, tmp_path: Path
     assert ours
     assert not [line for line in ours if key in line or "Quarzuhr" in line]
     figure("texts searched for secrets, 0 found", len(shown) + len(ours))
+
+
+PLANTED = """
+import sys
+import chromadb
+from chromadb.utils.embedding_functions import register_embedding_function
+from memgas import MemGAS, Turn
+from memgas.errors import StoreMismatchError
+from memgas.testing import HashEmbedder
+built = []
+@register_embedding_function
+class Planted(chromadb.EmbeddingFunction):
+    def __init__(self): built.append(1)
+    def __call__(self, input): raise AssertionError
+    @staticmethod
+    def name(): return "planted"
+    def get_config(self): return {}
+    @staticmethod
+    def build_from_config(config): return Planted()
+planted = Planted()
+def connected():
+    return chromadb.PersistentClient(sys.argv[1], settings=chromadb.config.Settings(anonymized_telemetry=False))
+client = connected()
+client.create_collection(sys.argv[2], configuration={"hnsw": {"space": "cosine"}, "embedding_function": planted})
+built.clear()
+own = client.get_collection(sys.argv[2], embedding_function=None)
+own.upsert(ids=["x"], embeddings=[[0.0, 1.0]], documents=["x"])
+by_chroma = len(built)
+client.close()
+built.clear()
+for where in (lambda: {"path": sys.argv[1]}, lambda: {"client": connected()}):
+    try:
+        with MemGAS(**where(), embedder=HashEmbedder()) as memory:
+            memory.add([Turn("user", "boat")], namespace="n")
+        print("opened")
+    except StoreMismatchError as error:
+        print("'planted'" in str(error))
+print(by_chroma > 0, len(built))
+"""
+
+
+@pytest.mark.parametrize("name", ["memgas_turn", "memgas_session", "memgas_keyword"])
+def test_a_planted_embedder_is_not_built(tmp_path: Path, name: str) -> None:
+    """A collection that names an embedder, which Chroma would build and so run its code, is refused before anything is."""
+    result = run(PLANTED, str(tmp_path), name)
+    assert result.stdout == "True\nTrue\nTrue 0\n", result.stderr

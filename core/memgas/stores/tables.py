@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from memgas.errors import MemGASError, StoreCorruptError, StoreError
+from memgas.errors import MemGASError, StoreCorruptError, StoreError, StoreMismatchError
 from memgas.stores.rows import Metadata
 from memgas.types import GRANULARITIES, Granularity
 
@@ -121,6 +121,34 @@ def chroma_errors(doing: str) -> Iterator[None]:
         raise StoreError(f"{doing}: {text:.500}") from error
 
 
+def _refuse_embedder(collection: Collection) -> None:
+    """Refuse a collection whose configuration names an embedder.
+
+    Chroma, up to 1.5.9 at least, builds it at the first write, and one may say `trust_remote_code`: whoever configures a
+    collection runs code in whoever writes to it (CVE-2026-45829, CVE-2026-45833). Ours are made without one.
+    """
+    model: object = getattr(collection, "_model", None)
+    for place in ("configuration_json", "serialized_schema"):
+        if (name := _embedder_in(getattr(model, place, None))) is not None:
+            raise StoreMismatchError(
+                f"the collection {collection.name} names an embedder of its own ({name!r:.80}), which Chroma would build and run "
+                "in this process. MemGAS makes its collections without: somebody else configured this one. Let them take it "
+                "back, or use another collection_prefix"
+            )
+
+
+def _embedder_in(value: object) -> str | None:
+    """Return the name of an embedder that some part of a configuration would have built."""
+    if isinstance(value, Mapping):
+        own = value.get("embedding_function")
+        if isinstance(own, Mapping) and own.get("type") not in ("legacy", "unknown"):
+            return str(own.get("name"))
+        return next(filter(None, map(_embedder_in, value.values())), None)
+    if isinstance(value, list):
+        return next(filter(None, map(_embedder_in, value)), None)
+    return None
+
+
 class Table:
     """One collection.
 
@@ -132,9 +160,15 @@ class Table:
         The most rows of one write.
     is_plain
         Its rows are metadata alone; their vectors say nothing.
+
+    Raises
+    ------
+    StoreMismatchError
+        Somebody gave the collection an embedder of its own.
     """
 
     def __init__(self, collection: Collection, max_batch: int, *, is_plain: bool) -> None:
+        _refuse_embedder(collection)
         self._collection = collection
         self._max_batch = max_batch
         self.is_plain = is_plain
