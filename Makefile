@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: help demo install quick test check wheel bench robustness soak environments format clean
+.PHONY: help demo install quick test check wheel bench robustness soak audit environments format clean
 
 help:
 	@echo "make demo        install into .venv, then show what MemGAS does"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench       timings, as ratios"
 	@echo "make robustness  kill, fill, crowd, fuzz and forget: 60 kills and more, with figures; minutes"
 	@echo "make soak        the same, with 300 kills and more; long"
+	@echo "make audit       known vulnerabilities of what is installed; needs the network"
 	@echo "make environments  the adapters' tests on LangChain 0.3, with langmem, on LlamaIndex 0.13"
 	@echo "make format      format and mend what ruff can"
 	@echo "make clean       remove .venv and everything built"
@@ -60,6 +61,11 @@ robustness: $(DEV)
 
 soak: $(DEV)
 	OPENBLAS_NUM_THREADS=1 MEMGAS_SCALE=soak MEMGAS_KILLS=90 $(PYTEST) -q -n 2 --dist worksteal --durations 8 tests/robustness
+
+audit: $(DEV)
+	test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/python -m pip install --quiet pip-audit; }
+	$(BIN)/python -m pip freeze --exclude-editable > .venv-audit/installed.txt
+	.venv-audit/bin/pip-audit --strict --disable-pip --no-deps --requirement .venv-audit/installed.txt
 
 # The adapters in other environments than the newest, each in a .venv of its own.
 environments: .venv-langchain-03/installed .venv-langmem/installed .venv-llama-index-013/installed
