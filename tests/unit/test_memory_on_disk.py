@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from memgas import MemGAS, MemGASConfig, NewSession, Turn
-from memgas.errors import InvalidConfigError
+from memgas.errors import InvalidConfigError, StoreLockedError
 from memgas.forgetting import files_with
+from memgas.stores import ChromaStore
 from memgas.testing import HashEmbedder
 
 pytestmark = pytest.mark.slow
@@ -88,6 +89,26 @@ def test_a_life_on_disk(tmp_path: Path) -> None:
         assert (
             memory.append(Turn("user", "later still"), namespace="n", conversation_id="thread", at=5).n_new_turns == 1
         )
+
+
+def test_a_path_opened_twice_is_one_memory(tmp_path: Path) -> None:
+    """By whatever name a folder is opened again, it is shared: each finds what the other wrote; the last to close lets go."""
+    (tmp_path / "link").symlink_to(tmp_path / "memory")
+    first = _open(tmp_path / "memory")
+    second = _open(tmp_path / "link")
+    third = MemGAS(str(tmp_path / "x" / ".." / "memory"), embedder=HashEmbedder())
+    first.add([Turn("user", "the greyhound")], namespace="n", session_id="a")
+    second.append(Turn("user", "the boat"), namespace="n", session_id="b")
+    for memory in (first, second, third):
+        assert {hit.session_id for hit in memory.retrieve("greyhound boat", namespace="n").hits} == {"a", "b"}
+    first.close()
+    third.delete_session("a", namespace="n")
+    third.close()
+    assert [s.session_id for s in second.list_sessions(namespace="n")] == ["b"]
+    with pytest.raises(StoreLockedError):
+        ChromaStore.open(tmp_path / "memory")
+    second.close()
+    ChromaStore.open(tmp_path / "memory").close()
 
 
 def test_closed_is_closed(tmp_path: Path) -> None:
