@@ -6,7 +6,7 @@ Every method here is called by the namespace's only writer; nothing but `Workspa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from uuid import uuid4
@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from memgas.association import associate
+from memgas.association import Ranked, accept_candidates, find_candidates
 from memgas.config import MemGASConfig
 from memgas.digest import extract_summary, keyword_candidates, rank_keywords
 from memgas.embedding import VectorTable
@@ -35,6 +35,8 @@ from memgas.types import (
 )
 from memgas.units import digest_units, exchange_unit, pooled_unit, split_exchanges, turns_of
 from memgas.workspace import Workspace
+
+_MAX_PENDING = 1 << 22  # similarities held until their mixtures are fitted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +129,21 @@ class Remembering:
             for draft, record, digest in zip(drafts, records, digests, strict=True)
         ]
         self._embed(table, [unit for units in added for unit in units])
-        batches = []
+        batches, linking = [], _Linking()
         for draft, record, digest, turns, rest in zip(drafts, records, digests, turn_units, added, strict=True):
             units = [*turns, *rest]
             whole = replace(record, n_units=_count(units), digest_source=digest.source if digest else "")
-            given = draft.associations
-            edges = (
-                _given(index, whole, units, given) if given is not None else self._associate(index, whole, units, table)
-            )
-            self._open().stage(index, _batch(head, [whole], rest, table, edges))
-            batches.append(_batch(head, [whole], units, table, edges))
-        self._open().publish(index, merged(head, batches))
+            self._open().stage(index, _batch(head, [whole], rest, table, {}))
+            if draft.associations is not None:
+                linking.edges |= _given(index, whole, units, draft.associations)
+            else:
+                linking.add(*self._linkable(index, whole, units, table))
+            if linking.n_values > _MAX_PENDING:
+                self._link(index, linking)
+            batches.append(_batch(head, [whole], units, table, {}))
+        self._link(index, linking)
+        self._open().stage(index, _batch(head, [], [], table, linking.edges))
+        self._open().publish(index, replace(merged(head, batches), associations=linking.edges))
 
     def _stage(
         self,
@@ -415,24 +421,67 @@ class Remembering:
 
         `among`, `(n_nodes,)`, narrows them.
         """
+        linking = _Linking()
+        linking.add(*self._linkable(index, record, units, table, among))
+        self._link(index, linking)
+        return linking.edges
+
+    def _linkable(
+        self,
+        index: NamespaceIndex,
+        record: SessionRecord,
+        units: Sequence[MemoryUnit],
+        table: VectorTable,
+        among: NDArray[np.bool_] | None = None,
+    ) -> tuple[list[str], list[Ranked]]:
+        """Return the ids of the units that may be linked, and the nodes that each may be linked to."""
         units = [unit for unit in units if unit.text and not table[unit.text].is_owed]
         if not units or index.n_older(record.sequence) < self._config.warmup_sessions:
-            return {}
+            return [], []
         vectors = np.stack([table[unit.text].vector for unit in units])
         allowed = index.candidates_for(record)
-        accepted = associate(
-            vectors, index.vectors, allowed if among is None else allowed & among, index.age, n_candidates=self._config.n_candidates,
-            n_components=self._config.n_components, accept=self._config.accept,
-            max_associations=self._config.max_associations,
+        found = find_candidates(
+            vectors, index.vectors, allowed if among is None else allowed & among, index.age,
+            n_candidates=self._config.n_candidates,
         )  # fmt: skip
-        return {
-            unit.id: [
-                Association(unit.id, index.unit_id(int(node)), float(np.float16(similarity)))
-                for node, similarity in zip(nodes, similarities, strict=True)
-            ]
-            for unit, (nodes, similarities) in zip(units, accepted, strict=True)
-            if len(nodes)
-        }
+        return [unit.id for unit in units], found
+
+    def _link(self, index: NamespaceIndex, linking: _Linking) -> None:
+        """Decide which candidates become associations."""
+        config, sources, candidates = self._config, linking.sources, linking.candidates
+        accepted = accept_candidates(
+            candidates, n_components=config.n_components, accept=config.accept,
+            max_associations=config.max_associations,
+        )  # fmt: skip
+        for source, (nodes, similarities) in zip(sources, accepted, strict=True):
+            if len(nodes):
+                linking.edges[source] = [
+                    Association(source, index.unit_id(node), float(similarity))
+                    for node, similarity in zip(nodes.tolist(), similarities.astype(np.float16).tolist(), strict=True)
+                ]
+        linking.sources, linking.candidates, linking.n_values = [], [], 0
+
+
+@dataclass(slots=True)
+class _Linking:
+    """Units that wait for their mixtures to be fitted, with their candidates; and the associations decided on.
+
+    Attributes
+    ----------
+    n_values
+        Similarities held.
+    """
+
+    sources: list[str] = field(default_factory=list)
+    candidates: list[Ranked] = field(default_factory=list)
+    edges: dict[str, list[Association]] = field(default_factory=dict)
+    n_values: int = 0
+
+    def add(self, sources: Sequence[str], candidates: Sequence[Ranked]) -> None:
+        """Let units wait."""
+        self.sources += sources
+        self.candidates += candidates
+        self.n_values += sum(len(columns) for columns, _ in candidates)
 
 
 def _place(record: SessionRecord) -> tuple[str, str, int]:

@@ -75,13 +75,14 @@ class HashEmbedder:
             self.n_texts += n_texts
 
     def _embed(self, text: str) -> NDArray[np.float64]:
-        vector = np.zeros(self.n_dims)
+        sums = [0.0] * self.n_dims  # a number in an array is ten times as slow to add to
         folded = f" {' '.join(text.casefold().split())} "
         triples = (folded[i : i + 3] for i in range(max(1, len(folded) - 2))) if text else ()
         for features, share in ((Counter(tokenize(text)), 1.0), (Counter(triples), 0.2)):
             for feature, n in features.items():
                 slot, sign = _slot(feature)
-                vector[slot % self.n_dims] += sign * share * n**0.5
+                sums[slot % self.n_dims] += sign * share * n**0.5
+        vector = np.array(sums)
         norm = float(np.linalg.norm(vector))
         return vector / norm if norm else vector
 
