@@ -34,6 +34,7 @@ MAX_CYCLES = 300
 _FIT_BLOCK = 1 << 18
 _PRODUCT_BLOCK = 1 << 24
 _WIDEN_BLOCK = 1 << 21
+_HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -435,9 +436,13 @@ def _fit(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatA
     n_rows = len(values)
     center, spread = values.mean(axis=1), values.std(axis=1)
     standard = (values - center[:, np.newaxis]) / spread[:, np.newaxis]
-    starts = _starts(standard)
-    moments, likelihood = _maximise(np.concatenate([standard] * len(starts)), np.concatenate(starts).T)
-    by_start = np.round(likelihood.reshape(len(starts), n_rows), 9)  # of equal ends, the first start's
+    starts = np.stack(_starts(standard))
+    moments, likelihood = np.empty((3, starts[..., 0].size)), np.full(starts[..., 0].size, -np.inf)
+    # Equal starts end alike. Of equal ends, the first start's is taken.
+    is_known = [(starts[:number] == start).all(axis=2).any(axis=0) for number, start in enumerate(starts)]
+    tried = np.flatnonzero(~np.concatenate(is_known))
+    moments[:, tried], likelihood[tried] = _maximise(standard[tried % n_rows], starts.reshape(-1, 3)[tried].T)
+    by_start = np.round(likelihood.reshape(len(starts), n_rows), 9)
     best = np.arange(n_rows) + n_rows * np.argmax(by_start, axis=0)
     totals = _moments(standard, np.ones_like(standard))
     weights, means, variances = (x.T for x in _components(moments[:, best], totals))
@@ -479,10 +484,14 @@ def _at_best(moments: FloatArray, criterion: FloatArray) -> FloatArray:
 
 def _components(moments: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Turn the moments of the upper component into shares, means and variances of both, each `(2, n_rows)`."""
-    both = np.stack([totals - moments, moments], axis=1)
+    both = np.empty((3, 2, moments.shape[1]))
+    np.subtract(totals, moments, out=both[:, 0])
+    both[:, 1] = moments
     share = np.maximum(both[0], 1e-9)
     means: FloatArray = both[1] / share
-    return share, means, np.maximum(both[2] / share - means * means, VARIANCE_FLOOR)
+    variances = both[2] / share
+    variances -= means * means
+    return share, means, np.maximum(variances, VARIANCE_FLOOR, out=variances)
 
 
 def _step(values: FloatArray, moments: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -495,22 +504,31 @@ def _step(values: FloatArray, moments: FloatArray, totals: FloatArray) -> tuple[
     precision = 0.5 / variances
     linear = 2 * means * precision
     constant = np.log(share / np.sqrt(variances)) - means * means * precision
-    odds = ((precision[0] - precision[1])[:, np.newaxis] * values + (linear[1] - linear[0])[:, np.newaxis]) * values
+    # In place: of a dozen rows, which most calls have, making arrays takes as long as filling them.
+    odds = (precision[0] - precision[1])[:, np.newaxis] * values
+    odds += (linear[1] - linear[0])[:, np.newaxis]
+    odds *= values
     odds += (constant[1] - constant[0])[:, np.newaxis]
     np.maximum(odds, -700, out=odds)  # exp(700) is still a number
-    weight = 1 / (1 + np.exp(-odds))
+    weight = np.negative(odds)
+    np.exp(weight, out=weight)
+    weight += 1
+    np.divide(1, weight, out=weight)
     # log(density) = log(lower) + odds - log(weight), and the mean of log(lower) follows from the totals.
     odds -= np.log(weight)
     lower = constant[0] + linear[0] * totals[1] - precision[0] * totals[2]
-    likelihood = lower + np.add.reduce(odds, axis=1) / values.shape[1] - 0.5 * np.log(2 * np.pi)
+    likelihood = lower + np.add.reduce(odds, axis=1) / values.shape[1] - _HALF_LOG_TWO_PI
     return _moments(values, weight), likelihood
 
 
 def _moments(values: FloatArray, weight: FloatArray) -> FloatArray:
     """Return the weighted mean of 1, x and x squared: `(3, n_rows)`."""
-    first = weight * values
-    sums = [np.add.reduce(power, axis=1) for power in (weight, first, first * values)]
-    moments: FloatArray = np.array(sums) / values.shape[1]
+    powers = np.empty((3, *values.shape))
+    powers[0] = weight
+    np.multiply(weight, values, out=powers[1])
+    np.multiply(powers[1], values, out=powers[2])
+    moments: FloatArray = np.add.reduce(powers, axis=2)
+    moments /= values.shape[1]
     return moments
 
 
@@ -538,7 +556,7 @@ def _maximise(values: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatA
         if is_worse.any():
             first, second = np.where(is_worse, safe_first, first), np.where(is_worse, safe_second, second)
         third, reached = _step(values, second, totals)
-        is_moving = np.abs(third - second).max(axis=0) >= TOLERANCE
+        is_moving = np.maximum.reduce(np.abs(third - second)) >= TOLERANCE
         result[:, at], likelihood[at] = second, reached
         if not is_moving.all():
             at, values, totals, reached = at[is_moving], values[is_moving], totals[:, is_moving], reached[is_moving]
@@ -553,7 +571,7 @@ def _extrapolate(first: FloatArray, second: FloatArray, third: FloatArray) -> Fl
     """Leap along the path of three EM iterates `(3, n_rows)`, where that leads to a mixture at all."""
     step = second - first
     bend = third - second - step
-    length = np.sqrt((step * step).sum(axis=0) / np.maximum((bend * bend).sum(axis=0), 1e-300))
+    length = np.sqrt(np.add.reduce(step * step) / np.maximum(np.add.reduce(bend * bend), 1e-300))
     length = np.minimum(np.maximum(length, 1), 64)
     leap = first + 2 * length * step + length * length * bend
     return np.where((leap[0] > 1e-6) & (leap[0] < 1 - 1e-6), leap, third)
