@@ -171,19 +171,22 @@ def sweep(
 )
 @click.option("--temperature", type=float, help="The server's default, when left out.")
 @click.option("--max-reply-tokens", default=256, type=_AT_LEAST_1, show_default=True, help="Longest reply.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value, with every answer, and nothing else.")
+@report_options
 def answer(  # noqa: PLR0913 (options of a command)
     *, dataset: str, files: tuple[str, ...], embedder: str, summaries: Summaries, sample: int | None, seed: int,
     cache: Path | None, methods: str, llm_model: str, llm_base_url: str | None, judge_model: str | None,
     judge_base_url: str | None, no_judge: bool, with_bertscore: bool, top_k: int, context_tokens: int,
     history_tokens: int | None, llm_digests: bool, is_filtered: bool, concurrency: int, log: Path | None,
     max_calls: int | None, max_cost: float | None, price_in: float, price_out: float, judge_price_in: float,
-    judge_price_out: float, temperature: float | None, max_reply_tokens: int, as_json: bool,
+    judge_price_out: float, temperature: float | None, max_reply_tokens: int, out: tuple[Path, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Answer the questions of FILE with a language model, from what each method recalls, and measure the answers."""
-    from memgas.evaluation import answering, call_log, contexts
+    from memgas.evaluation import answer_pages, answering, call_log, contexts
+    from memgas.evaluation.pages import check_ending
     from memgas.models.openai import OpenAIChat
 
+    for path in out:
+        check_ending(path)
     judged_by = judge_model or llm_model
     is_free = not (price_in or price_out) or (judged_by != llm_model and not (judge_price_in or judge_price_out))
     if max_cost is not None and is_free:
@@ -215,6 +218,9 @@ def answer(  # noqa: PLR0913 (options of a command)
             log=calls, reading=reading, n_threads=concurrency, with_bertscore=with_bertscore,
         )  # fmt: skip
         report = answering.answer_questions(asked, chosen, how, embedder=cached, progress=told)
+    for path in out:
+        answer_pages.write_answers(report, path)
+        click.echo(f"written to {path}", err=True)
     click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=2) if as_json else report.text())
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ import pytest
 
 from memgas.errors import InvalidInputError, LLMError, MissingExtraError
 from memgas.evaluation import CachedEmbedder, Dataset, read_locomo, read_madial
+from memgas.evaluation.answer_pages import write_answers
 from memgas.evaluation.answer_prompts import NOTHING_SAID, answer_prompt, judge_prompt, parse_judgement
 from memgas.evaluation.answer_report import AnswerReport
 from memgas.evaluation.answering import Answering, answer_questions
@@ -321,6 +323,8 @@ def test_a_killed_run_goes_on_and_pays_no_call_twice(server: _Server, tmp_path: 
     server.holds_after = 9
     with subprocess.Popen(command(server, log, "--concurrency", "2"), stderr=subprocess.DEVNULL) as first:
         assert server.is_holding.wait(120)
+        while log.read_text("utf-8").count("\n") < server.holds_after:  # what was answered has yet to be written
+            time.sleep(0.01)
         first.kill()
     server.holds_after = None
     server.may_go_on.set()
@@ -362,3 +366,29 @@ def test_prompts_say_when_and_what() -> None:
     assert "2024-05-01: " in prompt
     assert prompt.index("> a: b") < prompt.index('"Where?"')
     assert "nothing was found" in answer_prompt("Where?", "", moment)
+
+
+# pages
+
+
+def test_a_page_of_answers_is_written(tmp_path: Path) -> None:
+    """As Markdown, JSON and HTML: the means with intervals, what it took, and in HTML every answer, as text."""
+    data = read_locomo(LOCOMO)
+    right, hostile = knowing(data), "<script>alert(1)</script>"
+    llm = ScriptedLLM([hostile], default=right)
+    report = answered(data, "memgas", "full-history", llm=llm, judge=ScriptedLLM(default='{"correct": true}'))
+    for ending in ("md", "json", "html"):
+        write_answers(report, tmp_path / f"answers.{ending}")
+    means = report.means()["memgas"]["overall"]
+    markdown = (tmp_path / "answers.md").read_text("utf-8")
+    assert f"| memgas | {100 * means['judge']['mean']:.1f} [" in markdown
+    assert "## overall" in markdown
+    assert "judge: " in markdown
+    assert json.loads((tmp_path / "answers.json").read_text("utf-8")) == json.loads(json.dumps(report.as_dict()))
+    page = (tmp_path / "answers.html").read_text("utf-8")
+    assert hostile not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert page.count("<tr>") > len(report.answers)
+    assert "<svg" in page
+    with pytest.raises(InvalidInputError, match=r"\.md, \.json or \.html"):
+        write_answers(report, tmp_path / "answers.pdf")

@@ -117,10 +117,19 @@ class AnswerReport:
         """Return tables in percent, for a terminal of 100 columns."""
         return "\n".join(self._lines())
 
-    def _lines(self) -> Iterator[str]:
+    def facts(self) -> list[str]:
+        """Return who answered what, and what it took, a line each."""
         n = len({(answer.dialogue_id, answer.question_id) for answer in self.answers})
-        yield f"{self.dataset}: {n:,} questions, answered by {self.llm}, judged by {self.judge or 'nobody'}"
-        yield f"embedder {self.embedder}"
+        return [
+            f"{self.dataset}: {n:,} questions, answered by {self.llm}, judged by {self.judge or 'nobody'}",
+            f"embedder {self.embedder}",
+            *self._costs(),
+        ]
+
+    def _lines(self) -> Iterator[str]:
+        who, embedder, *costs = self.facts()
+        yield who
+        yield embedder
         means = self.means()
         for title in dict.fromkeys(name for slices in means.values() for name in slices):
             yield ""
@@ -129,6 +138,9 @@ class AnswerReport:
                 if title in slices:
                     yield _line(method, slices[title])
         yield ""
+        yield from costs
+
+    def _costs(self) -> Iterator[str]:
         for kind, use in self.use.items():
             told = f" ({use.n_estimated:,} calls estimated)" if use.n_estimated else ""
             yield (

@@ -67,12 +67,10 @@ def markdown(report: Report) -> str:
     """Return tables in percent."""
     lines = [f"# {report.dataset}", "", *(f"- {fact}" for fact in _facts(report))]
     for title, mask in _titled_slices(report):
-        head, *rows = _table(report, mask)
-        lines += ["", f"## {title}", "", _row(head), "|---|" + "---:|" * (len(head) - 1), *map(_row, rows)]
+        lines += ["", f"## {title}", "", *markdown_table(list(_table(report, mask)))]
     for title, mask in _compared_slices(report):
-        head, *rows = _differences(report, mask)
         lines += ["", f"## {PROPOSED} above the others, in points: {title}", ""]
-        lines += [_row(head), "|---|" + "---:|" * (len(head) - 1), *map(_row, rows)]
+        lines += markdown_table(list(_differences(report, mask)))
     return "\n".join(lines) + "\n"
 
 
@@ -82,15 +80,26 @@ def html(report: Report, *, curve: str = "") -> str:
     for title, figure in _figures(report, curve):
         parts += [f"<h2>{escape(title)}</h2>", f"<figure>{figure}</figure>"]
     for title, mask in _titled_slices(report):
-        parts += [f"<h2>{escape(title)}</h2>", _html_table(list(_table(report, mask)))]
+        parts += [f"<h2>{escape(title)}</h2>", html_table(list(_table(report, mask)))]
     for title, mask in _compared_slices(report):
         parts += [f"<h2>{PROPOSED} above the others, in points: {escape(title)}</h2>"]
-        parts.append(_html_table(list(_differences(report, mask))))
+        parts.append(html_table(list(_differences(report, mask))))
+    return html_page(report.dataset, parts)
+
+
+def html_page(title: str, parts: Sequence[str]) -> str:
+    """Return a whole page of these parts, which are HTML already."""
     body = "\n".join(parts)
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(report.dataset)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body>\n{body}\n</body></html>\n"
     )
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table; the first row is its head."""
+    head, *body = rows
+    return [_row(head), "|---|" + "---:|" * (len(head) - 1), *map(_row, body)]
 
 
 def _facts(report: Report) -> Iterator[str]:
@@ -98,7 +107,7 @@ def _facts(report: Report) -> Iterator[str]:
         f"{len(report.questions):,} questions with evidence ({report.n_left_out:,} without left out), "
         f"{report.n_dialogues:,} dialogues, {report.n_sessions:,} sessions"
     )
-    yield f"embedder {report.embedder}, summaries {report.summaries}"
+    yield f"embedder {report.embedder}, summaries {report.summaries}; no language model is asked"
     yield f"full history: {report.history_tokens:,.0f} tokens a question (estimated)"
     yield from (f"{row.name} is its strongest form by recall_all: {row.chosen}" for row in report.methods if row.chosen)
 
@@ -172,7 +181,8 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of plain texts; the first row is its head."""
     head, *body = rows
     lines = ["<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"]
     lines += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body]

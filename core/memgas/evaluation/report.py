@@ -211,7 +211,7 @@ class Report:
             f"{self.dataset}: {len(self.questions):,} questions with evidence ({self.n_left_out:,} without left out), "
             f"{self.n_dialogues:,} dialogues, {self.n_sessions:,} sessions"
         )
-        yield f"embedder {self.embedder}, summaries {self.summaries}"
+        yield f"embedder {self.embedder}, summaries {self.summaries}; no language model is asked"
         titles = {"overall": "overall", "by_type": "type {}", "by_n_gold": "gold sessions: {}"}
         for (group, name), mask in self.slices().items():
             yield ""
