@@ -156,6 +156,9 @@ class CachedEmbedder:
                 check_same_thread=False,
                 timeout=60.0,
             )
+            # A power cut may cost the last vectors, which are only computed again.
+            self._disk.execute("PRAGMA journal_mode = WAL")
+            self._disk.execute("PRAGMA synchronous = OFF")
             self._disk.execute("CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         return self._disk
 
