@@ -52,7 +52,7 @@ class AssociationGraph:
         self._other = np.zeros(0, np.int32)
         self._started = np.zeros(0)
         self._weight = np.zeros(0)
-        self._mate = np.zeros(0, np.intp)
+        self._mate = np.zeros(0, np.int32)
         self._start = np.zeros(1, np.intp)
         self._strength = np.zeros(0)
         self._degree = np.zeros(0, np.intp)
@@ -268,7 +268,7 @@ class AssociationGraph:
         """Sort all slots by node, leave out those without an edge, and sum up anew: what is asked next is found faster."""
         kept = np.flatnonzero(self._weight[: self._n_slots] > 0)
         order = kept[np.argsort(self._node[kept], kind="stable")]
-        place = np.zeros(self._n_slots, np.intp)
+        place = np.zeros(self._n_slots, np.int32)
         place[order] = np.arange(len(order))
         self._mate = place[self._mate[order]]
         for name in ("_node", "_other", "_started", "_weight"):

@@ -278,7 +278,9 @@ def _frontier(residual: FloatArray, n_reached: int, damping: float, tolerance: f
     When none is left, stopping loses `damping` times the residuals, which is within the tolerance. The rule looks at each
     node alone, so that a node's score does not depend on its number, as a choice of the largest would through ties.
     """
-    return np.flatnonzero(residual * (damping * n_reached) > tolerance)
+    if damping == 0:
+        return np.zeros(0, np.intp)
+    return np.flatnonzero(residual > tolerance / (damping * n_reached))
 
 
 def _add_at(sums: FloatArray, at: IndexArray, values: FloatArray) -> None:
