@@ -155,7 +155,8 @@ def add_associations(
     similarities : (n_units,) float64
         Standardised per granularity.
     flow : (n_units,) float64
-        Mass that came over an edge and not from the restart: `max(0, rank - (1 - damping) · personalization)`.
+        PageRank of the units that the walk does not begin at, 0 for the others: a seed was found without associations,
+        and mass that returns to it says nothing new.
     units : n_granularities arrays (n_units_g,)
         The units of each granularity that count in the statistics.
     association_weight

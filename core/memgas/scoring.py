@@ -99,7 +99,7 @@ class Scores:
     scales
         Of each granularity's similarities.
     flow : (n_nodes,) float64
-        The share of the ranks that came over an edge.
+        The ranks of units that the walk does not begin at: all that they have came over an edge.
     entropies, routed : (n_granularities,) float64
         Of the router, before priors.
     personalization : (n_seeds,) float64
@@ -262,7 +262,7 @@ def _walk(
     graph: AssociationGraph, seeds: NDArray[np.intp], personalization: NDArray[np.float64], config: MemGASConfig,
     known: Scores | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-    """Walk from the seeds: PageRank, and the share of it that came over an edge, both `(n_nodes,)`."""
+    """Walk from the seeds: PageRank, and what of it reached units that the walk does not begin at, both `(n_nodes,)`."""
     if known is not None:
         was = known.config
         is_same = np.array_equal(known.seeds, seeds) and np.array_equal(known.personalization, personalization)
@@ -275,7 +275,7 @@ def _walk(
     ranks, flow = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)
     ranks[reached] = mass
     flow[reached] = np.round(mass, 12)  # what is left of equal sums is rounding, not a difference
-    flow[seeds] = np.round(np.maximum(ranks[seeds] - (1 - config.damping) * personalization, 0), 12)
+    flow[seeds[personalization > 0]] = 0.0
     return ranks, flow
 
 

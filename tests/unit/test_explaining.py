@@ -109,7 +109,7 @@ class Oracle:
         ranks = networkx.pagerank(
             self.graph, config.damping, start, weight="similarity", dangling=start, tol=1e-12, max_iter=500
         )
-        flow = np.array([max(0.0, ranks[u.id] - (1 - config.damping) * start[u.id]) for u in self.units])
+        flow = np.array([0.0 if start[u.id] else ranks[u.id] for u in self.units])
         for rows in self.rows.values():
             self.flow_z[rows] = config.association_weight * z(np.sqrt(np.round(flow[rows], 9)))
 

@@ -98,7 +98,7 @@ def expected_scores(memory: MemGAS, query: str, in_may: bool) -> dict[str, float
     ranks = networkx.pagerank(
         graph, config.damping, personalization, weight="similarity", dangling=personalization, tol=1e-12, max_iter=500
     )
-    flow = np.array([max(0.0, ranks[u.id] - (1 - config.damping) * personalization[u.id]) for u in units])
+    flow = np.array([0.0 if personalization[u.id] else ranks[u.id] for u in units])
     lifted = similarity.copy()
     scores = dict(dated)
     for g in GRANULARITIES:
