@@ -82,7 +82,8 @@ def test_a_long_talk(tmp_path: Path, figure: Figure) -> None:
                 found = memory.retrieve(said, namespace=namespace, exclude_sessions=())
             after_questions = time.process_time()
             assert found.hits[0].evidence
-            memory.retrieve(said, namespace="still")
+            if tenth <= n < 2 * tenth or n >= N_ROUNDS - tenth:
+                memory.retrieve(said, namespace="still")
             seconds.append((after_turn - began, after_questions - after_turn, time.process_time() - after_questions))
             if n + 1 in (N_ROUNDS // 2, N_ROUNDS):
                 sizes.append(sum(sizes_of(tmp_path).values()))
