@@ -54,6 +54,7 @@ wheel: $(DEV)
 	.ci/check-wheel $(BIN)/python
 
 bench: $(DEV)
+	$(BIN)/python -m pip install --quiet --group bench
 	$(PYTEST) -q -s -m benchmark tests/benchmarks
 
 robustness: $(DEV)

@@ -298,6 +298,12 @@ class NamespaceIndex:
         self._take(batch)
         self.head = batch.head
 
+    def expect(self, first: Batch) -> None:
+        """Make room for as many units as the sessions of a namespace may have, by those of the first page."""
+        n_sessions = min(first.head.next_number, _MOST_EXPECTED * len(first.records))
+        self._reserve(n_sessions * len(first.units) // max(len(first.records), 1))
+        self._windows = _grown(self._windows, n_sessions * len(first.windows) // max(len(first.records), 1))
+
     def stage(self, batch: Batch) -> None:
         """Take over new sessions that are not stored yet: they count in the statistics, and are not to be returned."""
         self._take(batch)
@@ -413,21 +419,26 @@ class NamespaceIndex:
 
     def _put_associations(self, batch: Batch) -> None:
         """Add edges to the graph; one whose target is not here yet waits for it."""
-        edges: list[tuple[int, int, float]] = []
+        node_of = self._node_of
+        sources, names, weights = [], [], []
         for source_id, associations in batch.associations.items():
-            source = self._node_of[source_id]
-            for association in associations:
-                target = self._node_of.get(association.target)
-                if target is None:
-                    self._waiting.setdefault(association.target, []).append((source, association.similarity))
-                else:
-                    edges.append((source, target, association.similarity))
-        for unit in batch.units:
-            edges += [(source, self._node_of[unit.id], s) for source, s in self._waiting.pop(unit.id, ())]
-        if edges:
-            sources, targets, weights = (np.array(column) for column in zip(*edges, strict=True))
-            is_shown = self._alive[sources] & self._alive[targets]
-            self.graph.add_edges(sources[is_shown], targets[is_shown], weights[is_shown].astype(np.float32))
+            sources += [node_of[source_id]] * len(associations)
+            names += [association.target for association in associations]
+            weights += [association.similarity for association in associations]
+        targets = [node_of.get(name, -1) for name in names]
+        for at in (place for place, target in enumerate(targets) if target < 0):
+            self._waiting.setdefault(names[at], []).append((sources[at], weights[at]))
+        if self._waiting:
+            for unit in batch.units:
+                for source, weight in self._waiting.pop(unit.id, ()):
+                    sources.append(source)
+                    targets.append(node_of[unit.id])
+                    weights.append(weight)
+        if sources:
+            ends = np.array([sources, targets])
+            is_shown = (ends[1] >= 0) & self._alive[ends].all(axis=0)
+            starts, stops = ends[:, is_shown]
+            self.graph.add_edges(starts, stops, np.array(weights, np.float32)[is_shown])
 
     def _drop_nodes(self, nodes: Sequence[int]) -> None:
         if not nodes:
@@ -457,6 +468,7 @@ class NamespaceIndex:
 
 
 _POSITION = (1 << 32) - 1
+_MOST_EXPECTED = 1_000  # pages: numbers of sessions that were deleted count, too
 _SEQUENCE_AT = 34
 _T = TypeVar("_T", bound=np.generic)
 
@@ -479,6 +491,8 @@ def load(namespace: str, n_dims: int, batches: Iterable[Batch], *, k1: float, b:
     """Build the mirror of a namespace from what its store yields."""
     index = NamespaceIndex(namespace, n_dims, k1=k1, b=b)
     for batch in batches:
+        if not index.n_nodes:
+            index.expect(batch)
         index.apply(batch)
     index.graph.sort()
     index.lexical.settle()

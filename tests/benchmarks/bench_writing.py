@@ -22,7 +22,7 @@ from tests.benchmarks.timing import Table, ms
 
 pytestmark = pytest.mark.benchmark
 
-N_SESSIONS = int(os.environ.get("MEMGAS_BENCH_SESSIONS", "32"))
+N_SESSIONS = int(os.environ.get("MEMGAS_BENCH_SESSIONS", "128"))
 
 
 class Timed:
@@ -81,7 +81,7 @@ def test_embedding_is_most_of_adding(name: str, goal: float, table: Table) -> No
 
 def test_bulk_import(table: Table) -> None:
     """A session of many at once costs a fifth of one added alone, on disk; the result is the same."""
-    n = int(os.environ.get("MEMGAS_BENCH_BULK", "400"))
+    n = int(os.environ.get("MEMGAS_BENCH_BULK", "1000"))
     given = list(sessions(n))
     seconds, kept = [], []
     for alone in (False, True):

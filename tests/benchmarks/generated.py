@@ -5,9 +5,10 @@ Nothing is read from a file, and equal arguments give equal memories.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +51,7 @@ class _World:
 
 def dialogue(n_sessions: int, *, seed: int = 0, n_turns: int = 2 * N_EXCHANGES) -> Iterator[Said]:
     """Yield sessions of 24-word turns by two speakers: words by Zipf's law, every third one of the session's topic."""
-    rng = np.random.default_rng(seed)
-    words = np.array([_word(number) for number in range(_N_WORDS)])
-    chance = 1 / np.arange(1, _N_WORDS + 1)
-    common = rng.choice(words, size=(200_000,), p=chance / chance.sum())
-    own = rng.choice(words[500:], size=(_N_TOPICS, _N_OWN_WORDS))
+    common, own, rng = _words_said(seed)
     for _ in range(n_sessions):
         topic = int(rng.integers(_N_TOPICS))
         text = common[rng.integers(0, len(common), (n_turns, _TURN_WORDS))]
@@ -63,13 +60,33 @@ def dialogue(n_sessions: int, *, seed: int = 0, n_turns: int = 2 * N_EXCHANGES) 
         yield Said(topic, turns, Digest(turns[0].text, tuple(sorted(set(text[:, 0]))[:6])))
 
 
+def _words_said(seed: int) -> tuple[NDArray[np.str_], NDArray[np.str_], np.random.Generator]:
+    """Return words as often as they are said, those of each topic, and what goes on choosing."""
+    common, own, state = _chosen_words(seed)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state
+    return common, own, rng
+
+
+@cache
+def _chosen_words(seed: int) -> tuple[NDArray[np.str_], NDArray[np.str_], Mapping[str, object]]:
+    rng = np.random.default_rng(seed)
+    words = np.array([_word(number) for number in range(_N_WORDS)])
+    chance = 1 / np.arange(1, _N_WORDS + 1)
+    common = rng.choice(words, size=(200_000,), p=chance / chance.sum())
+    own = rng.choice(words[500:], size=(_N_TOPICS, _N_OWN_WORDS))
+    return common, own, rng.bit_generator.state
+
+
 def sessions(n_sessions: int, *, seed: int = 0) -> Iterator[NewSession]:
     """Yield sessions as a caller gives them."""
     for number, said in enumerate(dialogue(n_sessions, seed=seed)):
         yield NewSession(said.turns, str(number), _day(number), digest=said.digest)
 
 
-def batches(namespace: str, n_sessions: int, *, page: int = 20, seed: int = 0) -> Iterator[Batch]:
+def batches(
+    namespace: str, n_sessions: int, *, page: int = 20, seed: int = 0, n_turns: int = 2 * N_EXCHANGES
+) -> Iterator[Batch]:
     """Yield a namespace as writes of `page` sessions each, made without an embedder: `UNITS_A_SESSION` units a session."""
     rng = np.random.default_rng(seed + 1)
     world = _World(_normalised(rng.normal(size=(_N_TOPICS, N_DIMS))), [[] for _ in range(_N_TOPICS)], rng)
@@ -77,7 +94,7 @@ def batches(namespace: str, n_sessions: int, *, page: int = 20, seed: int = 0) -
     records: list[SessionRecord] = []
     units: list[MemoryUnit] = []
     topics: list[int] = []
-    for number, said in enumerate(dialogue(n_sessions, seed=seed)):
+    for number, said in enumerate(dialogue(n_sessions, seed=seed, n_turns=n_turns)):
         record, own = _written(namespace, number, said)
         records.append(record)
         units += own
