@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from memgas.errors import InvalidInputError
 from memgas.evaluation.answer_report import MEASURES, Answered, AnswerReport
-from memgas.evaluation.pages import check_ending, html_page, html_table, markdown_table
+from memgas.evaluation.pages import html_page, html_table, markdown_table, write_page
 from memgas.evaluation.plots import bar_plot
 from memgas.types import JSON
 
@@ -24,16 +22,9 @@ def write_answers(report: AnswerReport, path: str | Path) -> None:
     InvalidInputError
         The ending is another one, or the file cannot be written.
     """
-    target = Path(path)
-    check_ending(target)
-    if target.suffix == ".json":
-        text = json.dumps(report.as_dict(), ensure_ascii=False, indent=2) + "\n"
-    else:
-        text = answers_markdown(report) if target.suffix == ".md" else answers_html(report)
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInputError(f"{target}: expected a place that can be written to; {error.strerror}") from None
+    write_page(
+        path, report.as_dict(), as_markdown=lambda: answers_markdown(report), as_html=lambda: answers_html(report)
+    )  # fmt: skip
 
 
 def answers_markdown(report: AnswerReport) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from memgas.errors import InvalidInputError
 from memgas.evaluation.metrics import measure_names
 from memgas.evaluation.plots import COLOURS, bar_plot, difference_plot, line_plot
 from memgas.evaluation.report import PROPOSED, MethodResult, Report
+from memgas.types import JSON
 
 _MOST_BARS = 5
 _FIRST = ("memgas", "zsum", "bm25", "rrf", "dense", "paper", "oracle-granularity", "hybrid")
@@ -45,12 +46,21 @@ def write_report(report: Report, path: str | Path, *, curve: str = "") -> None:
     InvalidInputError
         The ending is another one, or the file cannot be written.
     """
+    write_page(
+        path, report.as_dict(), as_markdown=lambda: markdown(report), as_html=lambda: html(report, curve=curve)
+    )  # fmt: skip
+
+
+def write_page(
+    path: str | Path, report: dict[str, JSON], *, as_markdown: Callable[[], str], as_html: Callable[[], str]
+) -> None:
+    """Write a report to a file in the form that its ending names; raises as `write_report`."""
     target = Path(path)
     check_ending(target)
     if target.suffix == ".json":
-        text = json.dumps(report.as_dict(), ensure_ascii=False, indent=2) + "\n"
+        text = json.dumps(report, ensure_ascii=False, indent=2) + "\n"
     else:
-        text = markdown(report) if target.suffix == ".md" else html(report, curve=curve)
+        text = as_markdown() if target.suffix == ".md" else as_html()
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
