@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 
 N_STORY_KILLS = scaled(2, 30, 150)
 N_MOVE_KILLS = scaled(2, 12, 60)
+N_IMPORT_KILLS = scaled(1, 6, 30)
+N_IMPORTED = 100
 NEW = HashEmbedder(48, name="new")
 
 
@@ -137,3 +139,50 @@ def refused_with_what_to_do(folder: Path) -> None:
         MemGAS(folder, embedder=NEW).close()
     except StoreMismatchError as error:
         assert "memgas reembed" in str(error)  # noqa: PT017 (either is right)
+
+
+IMPORT = """
+import sys
+from memgas import MemGAS
+from memgas.testing import HashEmbedder
+with MemGAS(sys.argv[1], embedder=HashEmbedder()) as memory:
+    memory.import_jsonl(sys.argv[2], namespace="n", progress=lambda n: print(n, flush=True))
+print("done", flush=True)
+"""
+
+
+def test_a_killed_import_goes_on(tmp_path: Path, figure: Figure) -> None:
+    """Of an import that is killed the first sessions are there whole, all that were acknowledged, and the next call adds the rest."""
+    dice = random.Random(N_IMPORT_KILLS)
+    file = tmp_path / "sessions.jsonl"
+    with opened(None, Clock()) as source:
+        source.add_many([NewSession(turns(dice, n, 12), f"s{n}", START) for n in range(N_IMPORTED)], namespace="n")
+        source.export_jsonl(file, namespace="n")
+        wanted = state_of(source)["n"]
+        edges = source.graph("n").number_of_edges()
+    n_kills = 0
+    while n_kills < N_IMPORT_KILLS:
+        folder = tmp_path / f"memory{n_kills}"
+        is_done = False
+        while not is_done:
+            is_last = n_kills >= N_IMPORT_KILLS
+            command = [sys.executable, "-c", IMPORT, str(folder), str(file)]
+            with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as importer:
+                assert importer.stdout is not None
+                lines = [importer.stdout.readline()]
+                if not is_last:
+                    time.sleep(dice.uniform(0, 0.3))
+                    importer.kill()
+                    n_kills += 1
+                lines += importer.stdout.readlines()
+            is_done = "done\n" in lines
+            acknowledged = max([0, *(int(line) for line in lines if line[:-1].isdigit() and line.endswith("\n"))])
+            with MemGAS(folder, embedder=HashEmbedder()) as memory:
+                assert memory.check() == []
+                found = state_of(memory).get("n", [])
+                assert found == wanted[: len(found)]
+                assert acknowledged <= len(found)
+        assert found == wanted
+        with MemGAS(folder, embedder=HashEmbedder()) as memory:
+            assert memory.graph("n").number_of_edges() == edges
+    figure("kills of an import, 0 acknowledged sessions lost", n_kills)
