@@ -16,11 +16,13 @@ from memgas.association import (
     Accept,
     Mixture,
     _accept,
+    accept_candidates,
     accept_mask,
     accept_sets,
     associate,
     candidate_columns,
     decision_threshold,
+    find_candidates,
     fit_mixtures,
     selection_margin,
     strongest_candidates,
@@ -343,6 +345,28 @@ def test_one_at_a_time_and_in_one_batch() -> None:
         return [columns.tolist() for columns, _ in found]
 
     assert edges(slice(None)) == [edges(slice(row, row + 1))[0] for row in range(40)]
+
+
+@pytest.mark.parametrize("n_candidates", [30, None])
+def test_sessions_of_a_growing_memory_together_or_apart(n_candidates: int | None) -> None:
+    """Units that see ever more older ones, 0 to 60 of them, are linked together as they are apart."""
+    old, new = unit_vectors(60, 24, seed=3), unit_vectors(24, 24, seed=4)
+    age, settings = np.arange(60), {"n_components": 2, "accept": "threshold", "max_associations": 10}
+    candidates = []
+    apart = []
+    for row in range(24):
+        args = (new[row : row + 1], old, age < 3 * row, age)
+        candidates += find_candidates(*args, n_candidates=n_candidates)
+        apart += associate(*args, n_candidates=n_candidates, **settings)  # type: ignore[arg-type]
+
+    together = accept_candidates(candidates, **settings)  # type: ignore[arg-type]
+
+    assert len({len(columns) for columns, _ in candidates}) > 5
+    assert sum(len(columns) for columns, _ in apart) > 24
+    for (columns, similarities), (alone, of_alone) in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(columns, alone)
+        np.testing.assert_array_equal(similarities, of_alone)
+    assert accept_candidates([], **settings) == []  # type: ignore[arg-type]
 
 
 def test_preselection_survives_the_error_of_float32() -> None:
