@@ -10,14 +10,14 @@ from pathlib import Path
 
 from tests.robustness.scale import ROOT, environment
 
-_PATIENCE = 20
+_PATIENCE = 10
 """Seconds that a kill waits for an index to be written; it comes anyway."""
 
 
 def kill_when(
     module: str, *arguments: str, folder: Path, n_lines: int, at_index: bool, dice: random.Random
-) -> list[int]:
-    """Run a module that prints a number for whatever it has done, kill it, return the numbers.
+) -> tuple[list[int], bool]:
+    """Run a module that prints a number for whatever it has done, kill it, return the numbers, and whether in an index write.
 
     Parameters
     ----------
@@ -33,16 +33,18 @@ def kill_when(
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(n_lines)]
         assert all(lines), "the process died by itself"
+        is_written = False
         if at_index:
             before, deadline = _index_state(folder), time.monotonic() + _PATIENCE
-            while process.poll() is None and _index_state(folder) == before and time.monotonic() < deadline:
+            while process.poll() is None and not is_written and time.monotonic() < deadline:
                 time.sleep(0.0005)
+                is_written = _index_state(folder) != before
             time.sleep(dice.uniform(0, 0.03))
         else:
             time.sleep(dice.uniform(0, 0.3))
         process.kill()
         lines += process.stdout.readlines()
-    return [int(line) for line in lines if line.endswith("\n")]
+    return [int(line) for line in lines if line.endswith("\n")], is_written
 
 
 def _index_state(folder: Path) -> list[tuple[str, int, int]]:

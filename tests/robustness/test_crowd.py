@@ -196,7 +196,7 @@ def test_the_loop_stays_free(tmp_path: Path, figure: Figure) -> None:
     """
     interval = sys.getswitchinterval()
     numbers = count()
-    n_rounds, n_beats = scaled(2, 4), scaled(100, 200)
+    n_rounds, n_beats = 6, scaled(100, 200)
     late, bare = [], []
     with MemGAS(tmp_path, embedder=HashEmbedder()) as memory:
         memory.add_many([NewSession(talk(0, n) * 4, f"s{n}") for n in range(scaled(40, 200))], namespace="n")

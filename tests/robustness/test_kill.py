@@ -34,13 +34,14 @@ def test_a_killed_memory_loses_nothing(tmp_path: Path, figure: Figure) -> None:
     clock = Clock()
     model = opened(None, clock)
     story = Story(model, clock)
-    told = step = 0
+    told = step = n_written = 0
     for n in range(N_STORY_KILLS):
-        done = kill_when(
+        done, is_written = kill_when(
             "tests.robustness.story", str(tmp_path), str(step), folder=tmp_path, n_lines=dice.randint(1, 12),
             at_index=n % 3 == 2, dice=dice,
         )  # fmt: skip
         step = max(done) + 1
+        n_written += is_written
         for told in range(told, step):  # noqa: B020 (goes on where it was)
             story.take(told)
         told = step
@@ -62,6 +63,7 @@ def test_a_killed_memory_loses_nothing(tmp_path: Path, figure: Figure) -> None:
             assert memory.stats().n_pending <= memory.stats().n_open
     model.close()
     figure("kills of a memory, 0 acknowledged steps lost", N_STORY_KILLS)
+    figure("kills within 30 ms of an index write", n_written)
     figure("steps acknowledged between kills", told)
 
 
