@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 import threading
@@ -191,14 +192,14 @@ def lateness(busy: Callable[[int], object], n_beats: int, every_tenth: Callable[
 def test_the_loop_stays_free(tmp_path: Path, figure: Figure) -> None:
     """While two threads write and search without a pause, the event loop is late by less than 100 ms in 99 of 100 cases.
 
-    In the best of some rounds, for whatever else the machine does comes on top. On one that makes the loop twice as late
-    under two threads of plain arithmetic, that is the measure instead.
+    In the best of some rounds, for whatever else the machine does comes on top. On one that is slow by itself the measure is
+    twice how late two threads of plain arithmetic make the loop, and how long its disk takes to take in a page: Chroma
+    holds the interpreter's lock while it waits for that.
     """
     interval = sys.getswitchinterval()
     numbers = count()
-    n_rounds, n_beats = 6, scaled(100, 200)
-    late, bare = [], []
-    with MemGAS(tmp_path, embedder=HashEmbedder()) as memory:
+    n_beats = scaled(100, 200)
+    with MemGAS(tmp_path / "memory", embedder=HashEmbedder()) as memory:
         memory.add_many([NewSession(talk(0, n) * 4, f"s{n}") for n in range(scaled(40, 200))], namespace="n")
 
         def live_on(who: int) -> None:
@@ -206,15 +207,42 @@ def test_the_loop_stays_free(tmp_path: Path, figure: Figure) -> None:
             memory.add(talk(who, n), namespace=f"b{who}", session_id=f"s{n}")
             memory.retrieve(f"worker {who} boat", namespace="n")
 
-        for _ in range(n_rounds):
-            late.append(lateness(live_on, n_beats, lambda: memory.aretrieve("worker boat", namespace="n")))
-            bare.append(lateness(lambda who: _count_up(), n_beats, lambda: asyncio.to_thread(_count_up)))
-            if late[-1] < 0.1:
+        for _ in range(6):
+            late = lateness(live_on, n_beats, lambda: memory.aretrieve("worker boat", namespace="n"))
+            disk = Disk(tmp_path)
+            bare = lateness(disk.count_and_write, n_beats, lambda: asyncio.to_thread(_count_up))
+            allowed = max(0.1, 2 * (bare + disk.slowest()))
+            if late < allowed:
                 break
     assert sys.getswitchinterval() == interval
-    assert min(late) < max(0.1, 2 * min(bare)), f"{late} s late; {bare} s with plain arithmetic"
-    figure("most milliseconds that the event loop was late, p99, with two busy threads", round(min(late) * 1e3, 1))
-    figure("most milliseconds so under two threads of plain arithmetic", round(min(bare) * 1e3, 1))
+    assert late < allowed, (
+        f"{late:.3f} s late; {bare:.3f} s with plain arithmetic; the disk takes {disk.slowest():.3f} s"
+    )
+    figure("most milliseconds that the event loop was late, p99, with two busy threads", round(late * 1e3, 1))
+    figure("most milliseconds so under two threads of plain arithmetic", round(bare * 1e3, 1))
+    figure("most milliseconds that the disk took for a page meanwhile, p99", round(disk.slowest() * 1e3, 1))
+
+
+class Disk:
+    """Writes pages between pieces of plain arithmetic, and measures how long each takes to be on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seconds: list[float] = []
+
+    def count_and_write(self, who: int) -> None:
+        """Count up, then write a page."""
+        _count_up()
+        with (self._folder / f"page{who}").open("wb") as file:
+            file.write(b"x" * 4096)
+            file.flush()
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            self._seconds.append(time.perf_counter() - began)
+
+    def slowest(self) -> float:
+        """Return the 99th percentile of the seconds."""
+        return float(np.percentile(self._seconds, 99))
 
 
 def _count_up() -> int:
