@@ -379,7 +379,7 @@ def test_a_page_of_answers_is_written(tmp_path: Path) -> None:
     report = answered(data, "memgas", "full-history", llm=llm, judge=ScriptedLLM(default='{"correct": true}'))
     for ending in ("md", "json", "html"):
         write_answers(report, tmp_path / f"answers.{ending}")
-    means = report.means()["memgas"]["overall"]
+    means: Any = report.means()["memgas"]["overall"]
     markdown = (tmp_path / "answers.md").read_text("utf-8")
     assert f"| memgas | {100 * means['judge']['mean']:.1f} [" in markdown
     assert "## overall" in markdown
