@@ -106,7 +106,7 @@ class MemGASConfig:
 
     # router
     router: Literal["entropy", "normalised_entropy", "uniform"] = _setting(
-        "normalised_entropy", "1 / H, 1 / (floor + H / log n), or equal weights", when="retrieve",
+        "uniform", "weights before the priors: 1 / H, 1 / (floor + H / log n), or equal ones", when="retrieve",
         choices=("entropy", "normalised_entropy", "uniform"))  # fmt: skip
     router_temperature: float = _setting(
         1.0, "higher makes the weights more equal", when="retrieve", low=0, open_low=True

@@ -42,8 +42,11 @@ def hit_lines(rank: int, hit: Hit, shown: Iterable[Evidence], *, width: int) -> 
 
 
 def router_line(routes: Sequence[Route]) -> str:
-    """Return one line with the weight that each granularity got."""
-    return "  ".join(f"{route.granularity.value} {route.weight:.0%}" for route in routes)
+    """Return one line with the weight and the entropy of each granularity, as far as it has one."""
+    return "  ".join(
+        f"{route.granularity.value} {route.weight:.0%}" + ("" if route.entropy is None else f" H {route.entropy:.1f}")
+        for route in routes
+    )
 
 
 def mapping_lines(data: JSON, *, indent: int = 0) -> Iterator[str]:

@@ -78,7 +78,8 @@ class Oracle:
             share = np.exp((self.dense[rows] + self.words[rows]) / config.router_temperature)
             share /= share.sum()
             self.entropy[g] = float(-(share * np.log(share)).sum())
-            weight[g] = prior / (config.router_floor + self.entropy[g] / math.log(len(rows)))
+            by_entropy = 1 / (config.router_floor + self.entropy[g] / math.log(len(rows)))
+            weight[g] = prior * (by_entropy if config.router == "normalised_entropy" else 1)
         self.weight = {g: w / sum(weight.values()) for g, w in weight.items()}
         self.similarity = self.dense + self.words
         self._dates(config, in_may)

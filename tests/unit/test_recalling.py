@@ -77,7 +77,8 @@ def expected_scores(memory: MemGAS, query: str, in_may: bool) -> dict[str, float
         share = np.exp(similarity[rows] / config.router_temperature)
         share /= share.sum()
         entropy = -(share * np.log(share)).sum()
-        weight[g] = prior / (config.router_floor + entropy / math.log(len(rows)))
+        by_entropy = 1 / (config.router_floor + entropy / math.log(len(rows)))
+        weight[g] = prior * (by_entropy if config.router == "normalised_entropy" else 1)
     total = sum(weight.values())
     days = {str(i): (START + timedelta(days=20 * i)).date() for i in range(len(TALKS))}
     gap = [

@@ -64,8 +64,8 @@ def test_scale() -> None:
 
 
 def test_different_number_of_units() -> None:
-    """Different `n` per granularity: entropy grows with log n: the default uses 1 / (ε + H / log n), bounded by ε (one
-    outlier in 2,000 units gives H = 3e-92); `paper()` keeps raw H, floored at 1e-6.
+    """Different `n` per granularity: entropy grows with log n: 1 / (ε + H / log n) does not, and is bounded by ε (one
+    outlier in 2,000 units gives H = 3e-92); `paper()` keeps raw H, floored at 1e-6; the default has priors alone.
     """  # noqa: D205
     flat = [np.zeros(2_000), np.zeros(50)]
     outlier = np.zeros(2_000)
@@ -82,7 +82,7 @@ def test_different_number_of_units() -> None:
     np.testing.assert_allclose(bounded, [0.75, 0.25])
     assert floored[0] / floored[1] == pytest.approx(np.log(50) / 1e-6)
     paper = MemGASConfig.paper()
-    assert (paper.router, paper.router_floor, MemGASConfig().router) == ("entropy", 1e-6, "normalised_entropy")
+    assert (paper.router, paper.router_floor, MemGASConfig().router) == ("entropy", 1e-6, "uniform")
 
 
 def test_one_unit_cannot_be_judged() -> None:

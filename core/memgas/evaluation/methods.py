@@ -203,8 +203,10 @@ def _methods() -> dict[str, Entry]:
 ABLATIONS: Mapping[str, Mapping[str, object]] = {
     "no-association": {"association_weight": 0.0},
     "no-gmm": {"accept": "all"},
-    "no-pagerank": {"damping": 0.01},
+    "no-pagerank": {"association_weight": 0.0},
+    "one-hop": {"damping": 0.01},
     "no-router": {"router": "uniform"},
+    "entropy-router": {"router": "normalised_entropy"},
     "no-lexical": {"lexical_weight": 1e-9},
     "no-dense": {"lexical_weight": 1e6},
     "no-dates": {"date_weight": 0.0},
@@ -219,9 +221,12 @@ ABLATIONS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 """The default without one of its parts: what it takes away, as settings.
 
-`no-gmm` associates a unit with its most similar ones, however many a mixture would take, up to the same cap. `no-pagerank` keeps one hop: below a damping of about 0.01 nothing but the seeds' own neighbours passes the push's tolerance, and
-the scale of what arrives is divided out. `no-lexical` and `no-dense` keep the scale and let one side outweigh the other. `no-all`
-is the cosine of the session's text, the paper's "without all".
+PageRank is the one way in which associations reach the score, so that `no-pagerank` is `no-association`; `one-hop` keeps
+its first step: below a damping of about 0.01 nothing but the seeds' own neighbours passes the push's tolerance, and the scale
+of what arrives is divided out. `no-gmm` associates a unit with its most similar ones, however many a mixture would take, up to
+the same cap. The default weighs the granularities by fixed priors, so that `no-router` is the default; `entropy-router` puts
+the router in. `no-lexical` and `no-dense` keep the scale and let one side outweigh the other. `no-all` is the cosine of the
+session's text, the paper's "without all".
 """
 
 METHODS: Mapping[str, Entry] = _methods()
