@@ -62,7 +62,7 @@ def hits_of(page: Page) -> list[str]:
 
 
 def test_hits_and_weights_follow_as_one_types(memory: MemGAS, show: Show) -> None:
-    """Typing shows the hits of `retrieve` with the query's words marked, and the router's weights, which change with it."""
+    """Typing shows the hits of `retrieve` with the query's words marked, and each granularity's weight and entropy, which changes with it."""
     with show(memory) as page:
         search(page, "lena bees")
         told = memory.retrieve("lena bees", namespace="u")

@@ -11,7 +11,16 @@ from memgas.errors import InvalidInputError
 from memgas.evaluation.cached_embedder import CachedEmbedder, Progress
 from memgas.evaluation.choosing import best_of, oracle_of
 from memgas.evaluation.dialogues import Dataset, Dialogue
-from memgas.evaluation.methods import DEFAULT_METHODS, BestOf, Entry, Method, OracleOf, methods_named
+from memgas.evaluation.methods import (
+    DEFAULT_METHODS,
+    BestOf,
+    Entry,
+    Memory,
+    Method,
+    OracleOf,
+    Ranking,
+    methods_named,
+)
 from memgas.evaluation.metrics import FloatArray, gold_ranks, measure
 from memgas.evaluation.pooling import pool
 from memgas.evaluation.report import Judged, MethodResult, Report
@@ -65,10 +74,16 @@ def evaluate(
     total = len(dialogues) * len(leaves)
     for at, dialogue in enumerate(dialogues):
         with closing(Views(dialogue, cached, summaries=summaries)) as views:
+            ranked: dict[object, Ranking] = {}
             for number, leaf in enumerate(leaves):
                 if progress:
                     progress(leaf.name, at * len(leaves) + number, total)
-                runs[leaf.name].take(leaf, views, ks)
+                what = (
+                    leaf.config if isinstance(leaf, Memory) else leaf.name
+                )  # rows of one configuration are ranked once
+                if what not in ranked:
+                    ranked[what] = leaf.rank(views)
+                runs[leaf.name].take(ranked[what], views, ks)
     if progress:
         progress("done", total, total)
     results = {name: run.result(ks) for name, run in runs.items()}
@@ -137,9 +152,8 @@ class _Run:
         self._add_seconds = 0.0
         self._query_seconds = 0.0
 
-    def take(self, method: Method, views: Views, ks: Sequence[int]) -> None:
-        """Rank one dialogue."""
-        ranking = method.rank(views)
+    def take(self, ranking: Ranking, views: Views, ks: Sequence[int]) -> None:
+        """Take in what the method made of one dialogue."""
         asked = views.dialogue.judged
         if len(ranking.orders) != len(asked):
             raise InvalidInputError(
