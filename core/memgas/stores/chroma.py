@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, cast
 
 from memgas.errors import ClosedError, InvalidInputError, StoreCorruptError, StoreError
 from memgas.fingerprint import REEMBEDDING
-from memgas.stores import generations, recovery, segments, upkeep
+from memgas.stores import generations, locking, recovery, segments, upkeep
 from memgas.stores.batches import assemble, check_batch, pages_of, says_something, visible_ids
 from memgas.stores.generations import NextUnits
 from memgas.stores.journal import Journal
-from memgas.stores.locking import FolderLock, Gate, check_room
+from memgas.stores.locking import FolderLock, Gate
 from memgas.stores.rows import (
     META_ID,
     Metadata,
@@ -177,7 +177,7 @@ class ChromaStore:
         metadatas = [*(record_metadata(record, head.epoch) for record in batch.records), head_metadata(head)]
         n_bytes = batch.vectors.nbytes + batch.windows.nbytes + sum(len(unit.text) for unit in batch.units)
         with self._writing():
-            self._check_room(n_bytes)
+            self._check_room(n_bytes, spare=locking.SPARE_BYTES if batch.units else locking.DELETING_BYTES)
             self._units.put(batch)
             self._tables.meta.upsert(ids, ones(len(ids)), metadatas)
             self._units.delete(batch.obsolete)
@@ -247,7 +247,7 @@ class ChromaStore:
     def set_meta(self, meta: dict[str, JSON]) -> None:
         """Replace what is set about the store as a whole."""
         with self._writing():
-            self._check_room(0)
+            self._check_room(0, spare=locking.SPARE_BYTES)
             self._write_store_row(meta, self._generation)
 
     def next_units(self) -> NextUnits:
@@ -501,10 +501,10 @@ class ChromaStore:
                     self._client = _embedded_client(self._root)
                     self._open_tables()
 
-    def _check_room(self, n_bytes: int) -> None:
+    def _check_room(self, n_bytes: int, *, spare: int) -> None:
         """Raise unless the folder has room for about so many bytes; a server's disk is its own affair."""
         if self._root is not None:
-            check_room(self._root, n_bytes)
+            locking.check_room(self._root, n_bytes, spare=spare)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

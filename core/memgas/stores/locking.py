@@ -14,6 +14,8 @@ from memgas.errors import StoreError, StoreLockedError
 
 SPARE_BYTES = 24_000_000
 """Room that a write leaves: for a rollback journal, and for an index that grows by a fifth."""
+DELETING_BYTES = SPARE_BYTES // 4
+"""Room that a deletion leaves, so that on a disk with no room for more words some can still be deleted."""
 
 _held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -61,8 +63,8 @@ class FolderLock:
             self._file = None
 
 
-def check_room(root: Path, n_bytes: int) -> None:
-    """Raise StoreError unless a folder has room for some bytes, and for what a database needs beside them.
+def check_room(root: Path, n_bytes: int, *, spare: int) -> None:
+    """Raise StoreError unless a folder has room for some bytes, and `spare` for what a database needs beside them.
 
     Refused before anything is written, a full disk harms nothing: Chroma, which finishes writes when it reads, could not
     read a collection that a write was cut off in.
@@ -77,9 +79,9 @@ def check_room(root: Path, n_bytes: int) -> None:
     if largest != resource.RLIM_INFINITY:
         files = (root / "chroma.sqlite3", root / "chroma.sqlite3-wal")
         free = min(free, largest - max((file.stat().st_size for file in files if file.exists()), default=0))
-    if free < SPARE_BYTES + 4 * n_bytes:
+    if free < spare + 4 * n_bytes:
         raise StoreError(
-            f"{root} has room for {max(free, 0) / 1e6:.0f} MB more, and {(SPARE_BYTES + 4 * n_bytes) / 1e6:.0f} MB are "
+            f"{root} has room for {max(free, 0) / 1e6:.0f} MB more, and {(spare + 4 * n_bytes) / 1e6:.0f} MB are "
             "needed to write safely: make room and write again. Nothing was written; what is there can be read and deleted"
         )
 
