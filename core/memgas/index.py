@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from memgas.graph import AssociationGraph
 from memgas.growth import NO_ID, TOMBSTONE, TurnKey, turn_key
 from memgas.lexical import LexicalIndex, tokenize_all
+from memgas.postings import grown
 from memgas.ranking import cells_of, units_by_granularity
 from memgas.slots import SessionTable
 from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
@@ -302,7 +302,7 @@ class NamespaceIndex:
         """Make room for as many units as the sessions of a namespace may have, by those of the first page."""
         n_sessions = min(first.head.next_number, _MOST_EXPECTED * len(first.records))
         self._reserve(n_sessions * len(first.units) // max(len(first.records), 1))
-        self._windows = _grown(self._windows, n_sessions * len(first.windows) // max(len(first.records), 1))
+        self._windows = grown(self._windows, n_sessions * len(first.windows) // max(len(first.records), 1))
 
     def stage(self, batch: Batch) -> None:
         """Take over new sessions that are not stored yet: they count in the statistics, and are not to be returned."""
@@ -411,8 +411,8 @@ class NamespaceIndex:
         if not n_new:
             return
         end = self.n_windows + n_new
-        self._windows = _grown(self._windows, end)
-        self._window_node = _grown(self._window_node, end)
+        self._windows = grown(self._windows, end)
+        self._window_node = grown(self._window_node, end)
         self._windows[self.n_windows : end] = batch.windows
         self._window_node[self.n_windows : end] = nodes[batch.window_owners]
         self.n_windows = end
@@ -460,17 +460,16 @@ class NamespaceIndex:
                     del by_position[self.position(node)]
 
     def _reserve(self, n_nodes: int) -> None:
-        self._vectors = _grown(self._vectors, n_nodes)
-        self._granularity = _grown(self._granularity, n_nodes)
-        self._session = _grown(self._session, n_nodes)
-        self._age = _grown(self._age, n_nodes)
-        self._alive = _grown(self._alive, n_nodes)
+        self._vectors = grown(self._vectors, n_nodes)
+        self._granularity = grown(self._granularity, n_nodes)
+        self._session = grown(self._session, n_nodes)
+        self._age = grown(self._age, n_nodes)
+        self._alive = grown(self._alive, n_nodes)
 
 
 _POSITION = (1 << 32) - 1
 _MOST_EXPECTED = 1_000  # pages: numbers of sessions that were deleted count, too
 _SEQUENCE_AT = 34
-_T = TypeVar("_T", bound=np.generic)
 
 
 def total(counted: Sequence[Stats]) -> Stats:
@@ -497,12 +496,3 @@ def load(namespace: str, n_dims: int, batches: Iterable[Batch], *, k1: float, b:
     index.graph.sort()
     index.lexical.settle()
     return index
-
-
-def _grown(array: NDArray[_T], n_rows: int) -> NDArray[_T]:
-    """Return an array with room for `n_rows`: itself, or a copy an eighth longer."""
-    if n_rows <= len(array):
-        return array
-    grown = np.zeros((max(n_rows, 64, len(array) * 9 // 8), *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
-    return grown

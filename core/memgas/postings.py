@@ -160,9 +160,9 @@ class Forward:
 
 
 def grown(array: NDArray[_T], n: int) -> NDArray[_T]:
-    """Return an array with room for `n` values: itself, or a copy at least an eighth longer, its new end 0."""
+    """Return an array with room for `n` rows: itself, or a copy at least an eighth longer, its new end 0."""
     if n <= len(array):
         return array
-    longer = np.zeros(max(n, 16, len(array) * 9 // 8), array.dtype)
+    longer = np.zeros((max(n, 16, len(array) * 9 // 8), *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
