@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from memgas import rendering
 
 if TYPE_CHECKING:
     from memgas.evaluation import CachedEmbedder, Dataset, Report
+    from memgas.evaluation.answer_report import AnswerReport
 
 Command = TypeVar("Command", bound=Callable[..., object])
 Summaries = Literal["extractive", "from-file"]
@@ -81,7 +83,7 @@ def evaluate(
         click.echo(evaluation.estimate(asked, cached).text(cached.name), err=True)
         with rendering.steps("evaluating") as told:
             report = evaluation.evaluate_several(asked, entries, embedder=cached, summaries=summaries, progress=told)
-    _show(report, out, as_json=as_json)
+    _show(report, partial(evaluation.write_report, report), out, as_json=as_json)
 
 
 @click.command()
@@ -119,7 +121,8 @@ def sweep(
             report = evaluation.sweep(
                 asked, grid, base=config, embedder=cached, summaries=summaries, progress=told
             )  # fmt: skip
-    _show(report, out, as_json=as_json, curve=next(iter(grid)) if len(grid) == 1 else "")
+    curve = next(iter(grid)) if len(grid) == 1 else ""
+    _show(report, partial(evaluation.write_report, report, curve=curve), out, as_json=as_json)
 
 
 @click.command()
@@ -218,10 +221,7 @@ def answer(  # noqa: PLR0913 (options of a command)
             log=calls, reading=reading, n_threads=concurrency, with_bertscore=with_bertscore,
         )  # fmt: skip
         report = answering.answer_questions(asked, chosen, how, embedder=cached, progress=told)
-    for path in out:
-        answer_pages.write_answers(report, path)
-        click.echo(f"written to {path}", err=True)
-    click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=2) if as_json else report.text())
+    _show(report, partial(answer_pages.write_answers, report), out, as_json=as_json)
 
 
 def _read_to_answer(dataset: str, files: tuple[str, ...], sample: int | None, seed: int) -> Dataset:
@@ -250,11 +250,11 @@ def _embedder(name: str, cache: Path | None) -> CachedEmbedder:
     return CachedEmbedder(load_embedder(name), folder=cache)
 
 
-def _show(report: Report, out: tuple[Path, ...], *, as_json: bool, curve: str = "") -> None:
+def _show(
+    report: Report | AnswerReport, write: Callable[[Path], None], out: tuple[Path, ...], *, as_json: bool
+) -> None:
     """Print a report and write it to files."""
-    from memgas.evaluation import write_report
-
     for path in out:
-        write_report(report, path, curve=curve)
+        write(path)
         click.echo(f"written to {path}", err=True)
     click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=2) if as_json else report.text())

@@ -78,9 +78,8 @@ def evaluate(
             for number, leaf in enumerate(leaves):
                 if progress:
                     progress(leaf.name, at * len(leaves) + number, total)
-                what = (
-                    leaf.config if isinstance(leaf, Memory) else leaf.name
-                )  # rows of one configuration are ranked once
+                # Rows of one configuration are ranked once.
+                what = leaf.config if isinstance(leaf, Memory) else leaf.name
                 if what not in ranked:
                     ranked[what] = leaf.rank(views)
                 runs[leaf.name].take(ranked[what], views, ks)
