@@ -15,7 +15,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -121,11 +121,15 @@ def sync_log(root: Path) -> None:
 def wait_until_closed(root: Path) -> None:
     """Wait for the last connection to the database to be closed, which moves the log into the database.
 
-    Until then deleted words may be in the log, and a copy of the folder may miss a file. Given up after a few seconds: a
-    client that the caller opened on the same folder has connections too, and keeps them.
+    Until then deleted words may be in the log, and a copy of the folder may miss a file. Where two connections are closed
+    at the same moment, neither takes itself for the last one and the log stays: then it is moved here. Given up after a
+    few seconds: a client that the caller opened on the same folder has connections too, and keeps them.
     """
     log, deadline = root / "chroma.sqlite3-wal", time.monotonic() + _CLOSING_SECONDS
     while log.exists() and time.monotonic() < deadline:
+        if not _is_open_here(root):
+            with suppress(sqlite3.Error), closing(sqlite3.connect(root / "chroma.sqlite3")) as database:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         time.sleep(0.001)
 
 
@@ -181,6 +185,32 @@ def wipe_slack(root: Path) -> None:
             if size > used:
                 os.truncate(file, used)
                 os.truncate(file, size)
+
+
+def _is_open_here(root: Path) -> bool:
+    """Tell whether this process has the database or its log open.
+
+    Chroma brings its own SQLite, and the locks of two SQLites in one process do not see each other
+    (https://sqlite.org/howtocorrupt.html, 2.2.1): as long as one has the files open, the other must not open them.
+    """
+    files = set()
+    for name in ("chroma.sqlite3", "chroma.sqlite3-wal"):
+        with suppress(FileNotFoundError):
+            files.add(_identity((root / name).stat()))
+    try:
+        handles = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        return os.name == "posix"  # cannot be told; elsewhere locks belong to the handle, not to the process
+    for handle in handles:
+        with suppress(OSError):  # the handle of the listing itself is closed by now
+            if _identity(os.fstat(handle)) in files:
+                return True
+    return False
+
+
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    """Name a file by its device and number there."""
+    return stat.st_dev, stat.st_ino
 
 
 def _read_header(segment: Path) -> _Header:
