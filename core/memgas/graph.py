@@ -23,8 +23,10 @@ _T = TypeVar("_T", bound=np.generic)
 MIN_WEIGHT = 1e-3
 """Least weight of an edge: an accepted association can be walked, whatever its cosine."""
 
+_SPARSE = 50  # adding one value at an index costs what adding this many in a row does
+_SCATTERED = 4  # gathering an edge by its node costs what passing over this many in a row does
 _MIN_TAIL = 1024
-_TAIL_SHARE = 0.05
+_TAIL_SHARE = 0.02
 
 
 class AssociationGraph:
@@ -36,7 +38,7 @@ class AssociationGraph:
     Notes
     -----
     An edge is two *slots*, one for each end, that know each other. The slots `[0, n_base)` are sorted by node and are
-    found by offset, as in a CSR matrix; later ones, the tail, are scanned. When the tail holds more than 5 % of the
+    found by offset, as in a CSR matrix; later ones, the tail, are scanned. When the tail holds more than 2 % of the
     edges, and more than 1,024, all are sorted anew.
     """
 
@@ -145,6 +147,31 @@ class AssociationGraph:
             index, slots, weight = index[exists], slots[exists], weight[exists]
         return index, self._other[slots].astype(np.intp), weight
 
+    def spread(self, nodes: IndexArray, values: FloatArray, sums: FloatArray, *, weighted: bool) -> IndexArray:
+        """Send a value from each of some nodes over all its edges, and add it up where it arrives.
+
+        Parameters
+        ----------
+        nodes : (n,) intp
+            Distinct.
+        values : (n,) float64
+            Above 0. Over an edge goes this times its weight.
+        sums : (n_nodes,) float64
+            Added to in place.
+        weighted
+            Whether weights count; else each is 1.
+
+        Returns
+        -------
+        (n_arrived,) intp
+            Where something arrived, perhaps more than once.
+        """
+        if int(self.degree[nodes].sum()) * _SCATTERED > self._n_slots:
+            return self._spread_all(nodes, values, sums, weighted=weighted)
+        index, neighbour, weight = self.neighbours(nodes)
+        _add_at(sums, neighbour, values[index] * weight if weighted else values[index])
+        return neighbour
+
     def edges(self) -> tuple[IndexArray, IndexArray, FloatArray]:
         """Return all edges once: their ends, the higher node first, and weights, each `(n_edges,)`."""
         here, there = self._node[: self._n_slots], self._other[: self._n_slots]
@@ -195,6 +222,16 @@ class AssociationGraph:
         self._place[nodes] = -1
         listed = np.flatnonzero(in_tail >= 0)
         return np.concatenate([index, in_tail[listed].astype(np.intp)]), np.concatenate([slots, listed + self._n_base])
+
+    def _spread_all(self, nodes: IndexArray, values: FloatArray, sums: FloatArray, *, weighted: bool) -> IndexArray:
+        """Do what `spread` does by a pass over all edges in the order they are stored."""
+        leaving = np.zeros(self.n_nodes)
+        leaving[nodes] = values
+        passed, weight = leaving.take(self._node[: self._n_slots]), self._weight[: self._n_slots]
+        passed *= weight if weighted else weight > 0
+        arrived = np.bincount(self._other[: self._n_slots], passed, minlength=self.n_nodes)
+        sums += arrived
+        return np.flatnonzero(arrived)
 
     def _find(self, source: IndexArray, target: IndexArray) -> IndexArray:
         """Return the slot of each pair at its source, -1 where they are not joined yet."""
@@ -290,6 +327,14 @@ def _without_repeats(
     largest = np.zeros(len(keys))
     np.maximum.at(largest, which, weights)
     return keys // n_nodes, keys % n_nodes, largest
+
+
+def _add_at(sums: FloatArray, at: IndexArray, values: FloatArray) -> None:
+    """Add values to sums in place, each at its index; of many values a pass over all sums costs the least."""
+    if len(at) > len(sums) // _SPARSE:
+        sums += np.bincount(at, values, minlength=len(sums))
+    else:
+        np.add.at(sums, at, values)
 
 
 def _grown(array: NDArray[_T], capacity: int) -> NDArray[_T]:

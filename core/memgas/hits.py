@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memgas.calibration import absolute_scores
-from memgas.config import MemGASConfig
 from memgas.fingerprint import Fingerprint
 from memgas.index import NamespaceIndex, SessionState
-from memgas.pagerank import strongest_paths
-from memgas.scoring import PUSH_TOLERANCE, Readings, Scores
-from memgas.types import GRANULARITIES, Evidence, Granularity, Hit, MemoryUnit, Path, UnitScore
+from memgas.scoring import Readings, Scores
+from memgas.types import Evidence, Granularity, Hit, MemoryUnit
 from memgas.units import turns_of
 
 _SAME_MATTER = 4.0  # spreads above the embedder's background
@@ -78,50 +76,6 @@ def absolute_scores_of(
     np.maximum.at(best, owner, absolute_scores(readings.cosines[nodes], coverage, fingerprint))
     scores: list[float] = best.tolist()
     return scores
-
-
-def paths_to(
-    index: NamespaceIndex, scores: Scores, states: Sequence[SessionState], config: MemGASConfig
-) -> tuple[Path, ...]:
-    """Return how PageRank reached each session's best unit; its best unit alone where it did not."""
-    targets = np.array([_reached_most(state, scores) for state in states], np.intp)
-    found = strongest_paths(
-        index.graph,
-        scores.ranks,
-        scores.seeds,
-        targets,
-        damping=config.damping,
-        weighted=config.weighted_edges,
-        error=PUSH_TOLERANCE,
-    )
-    steps = iter(unit_scores(index, np.concatenate([nodes for nodes, _ in found]), scores.ranks) if found else ())
-    return tuple(
-        Path(state.record.session_id, tuple(islice(steps, len(nodes))), tuple(edges.tolist()))
-        for state, (nodes, edges) in zip(states, found, strict=True)
-    )
-
-
-def _reached_most(state: SessionState, scores: Scores) -> int:
-    nodes = [node for node in state.all_nodes() if scores.allowed[node]]
-    best = max(nodes, key=scores.ranks.item)
-    return best if scores.ranks[best] > 0 else max(nodes, key=scores.similarities.item)
-
-
-def seeds_of(index: NamespaceIndex, scores: Scores) -> tuple[UnitScore, ...]:
-    """Return the seeds, best first, with the scores they were chosen by."""
-    return unit_scores(index, scores.seeds, scores.seed_scores)
-
-
-def unit_scores(index: NamespaceIndex, nodes: NDArray[np.intp], scores: NDArray[np.float64]) -> tuple[UnitScore, ...]:
-    """Name the units of some nodes, with their scores."""
-    columns = (index.session[nodes].tolist(), index.granularity[nodes].tolist(), scores[nodes].tolist())
-    return tuple(
-        UnitScore(
-            index.unit_id(node), state.record.session_id if (state := index.state(slot)) else "", GRANULARITIES[axis],
-            index.position(node), score,
-        )
-        for node, slot, axis, score in zip(nodes.tolist(), *columns, strict=True)
-    )  # fmt: skip
 
 
 def with_same_matter(index: NamespaceIndex, drafts: list[HitDraft], fingerprint: Fingerprint) -> list[HitDraft]:

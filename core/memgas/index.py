@@ -177,6 +177,11 @@ class NamespaceIndex:
         """Return the position of a node's unit."""
         return int(self._age[node]) & _POSITION
 
+    def positions(self, nodes: NDArray[np.intp]) -> list[int]:
+        """Return the positions of some nodes' units."""
+        of_nodes: list[int] = (self._age[nodes] & _POSITION).tolist()
+        return of_nodes
+
     def exchange_node(self, state: SessionState, turn_position: int) -> int | None:
         """Return the node of the exchange that holds a turn of a session."""
         starts = state.exchange_starts

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
 from memgas.fingerprint import Fingerprint
-from memgas.hits import absolute_score, paths_to
+from memgas.hits import absolute_score
 from memgas.index import NamespaceIndex, SessionState
 from memgas.reasons import places_of, reasons_for
 from memgas.request import Request
 from memgas.scoring import Readings, Scores, allowed_nodes, read_nodes, score_nodes
 from memgas.settings_grid import GRID, MIN_SCORE_STEP, Value, nearest_first
+from memgas.tracing import path_to
 from memgas.types import GRANULARITIES, JSON
 from memgas.where import matches
 from memgas.why_not import Cause, Change, Rival, Stage, WhyNot
@@ -238,7 +239,7 @@ def _told(
     scores, place = base.scores, base.place
     rank_score = float(scores.totals[state.slot])
     (reason,) = reasons_for(index, [state], scores, config)
-    (path,) = paths_to(index, scores, [state], config)
+    path = path_to(index, scores, state, config)
     told = replace(
         told, place=place, n_candidates=int(scores.admissible.sum()), score=base.score, rank_score=rank_score,
         reason=reason, path=path, outranked_by=_rivals(index, scores, min(place - 1, _MAX_RIVALS)),

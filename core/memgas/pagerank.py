@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
-
-_SPARSE = 50  # adding one value at an index costs what adding this many in a row does
 
 
 def personalized_pagerank(
@@ -140,10 +139,7 @@ def push_pagerank(
         if is_dangling.any():
             residual[seeds] += damping * mass[is_dangling].sum() * start
             leaving[is_dangling] = 1.0
-        per_weight = damping * mass / leaving
-        index, neighbour, weight = graph.neighbours(frontier)
-        _add_at(residual, neighbour, per_weight[index] * weight if weighted else per_weight[index])
-        is_reached[neighbour] = True
+        is_reached[graph.spread(frontier, damping * mass / leaving, residual, weighted=weighted)] = True
     reached = np.flatnonzero(is_reached)
     return reached, scores[reached] + (1 - damping) * residual[reached]
 
@@ -215,11 +211,8 @@ def strongest_paths(
     *,
     damping: float,
     weighted: bool,
-    error: float,
 ) -> list[tuple[IndexArray, FloatArray]]:
-    """Find the strongest path to each of several nodes: what `strongest_path` finds, most of them at one go.
-
-    Where one edge from a seed carries at least as much as any longer path could, it is the path; the others are searched.
+    """Find the strongest path to each of several nodes.
 
     Parameters
     ----------
@@ -227,36 +220,140 @@ def strongest_paths(
         As for `strongest_path`.
     targets : (n_targets,) intp
         Distinct.
-    error
-        Largest L1 error of the ranks: what a node's neighbours send it is at most its exact rank.
 
     Returns
     -------
     list of (nodes, weights)
         As of `strongest_path`.
+
+    Notes
+    -----
+    The first step from the seeds is made once for all targets, and so is the last one to the targets. What lies between
+    is searched back from each target, where a longer path could carry more than the best one found.
     """
-    is_seed = np.zeros(graph.n_nodes, np.bool_)
-    is_seed[seeds] = ranks[seeds] > 0
     found = [(targets[i : i + 1], np.zeros(0)) for i in range(len(targets))]
-    far = np.flatnonzero(~is_seed[targets] & (ranks[targets] > 0))
-    if not len(far) or not is_seed.any():
+    starts = seeds[ranks[seeds] > 0]
+    is_far = ranks[targets] > 0
+    is_far &= (targets[:, None] != starts).all(axis=1)
+    if not is_far.any() or not len(starts):
         return found
-    strength = graph.strength if weighted else graph.degree
-    index, node, weight = graph.neighbours(targets[far])
-    gain = damping * (weight if weighted else np.ones(len(weight))) / strength[node]
-    gain[ranks[node] <= 0] = 0.0
-    carried = np.where(is_seed[node], gain * ranks[node], 0.0)
-    most = damping * ranks[seeds].max()
-    longer = gain * np.where(is_seed[node], most, np.minimum(most, ranks[node] + error))
+    walk = _Walk(graph, ranks, damping, weighted)
+    first = walk.first_steps(starts)
+    far = np.flatnonzero(is_far)
+    index, *edges = walk.steps_back(targets[far])
     for at, i in enumerate(far.tolist()):
-        edges = np.flatnonzero(index == at)
-        best = carried[edges].max(initial=0.0)
-        if best > 0 and longer[edges].max() <= best:
-            edge = min(edges[carried[edges] == best], key=node.item)
-            found[i] = np.array([node[edge], targets[i]], np.intp), weight[edge : edge + 1]
-        else:
-            found[i] = strongest_path(graph, ranks, seeds, int(targets[i]), damping=damping, weighted=weighted)
+        of_target = index == at
+        nodes, weights = _search(walk, first, int(targets[i]), *(column[of_target] for column in edges))
+        if len(nodes):
+            found[i] = np.array([*nodes, targets[i]], np.intp), np.array(weights)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FirstSteps:
+    """The most mass that reaches each node from a seed by one step, or by none.
+
+    Attributes
+    ----------
+    mass : (n_nodes,) float64
+    step : (n_nodes,) intp
+        Entry of the next two; -1 where a seed has it from the start.
+    sender : (n_steps,) intp
+    weight : (n_steps,) float64
+    most_by_more
+        No node gets more than this by two steps or more.
+    """
+
+    mass: FloatArray
+    step: IndexArray
+    sender: IndexArray
+    weight: FloatArray
+    most_by_more: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Walk:
+    """A walker's graph and where it went."""
+
+    graph: AssociationGraph
+    ranks: FloatArray
+    damping: float
+    weighted: bool
+
+    def first_steps(self, starts: IndexArray) -> _FirstSteps:
+        """Make the first step from the seeds that the walk begins at."""
+        index, node, weight = self.graph.neighbours(starts)
+        sender = starts[index]
+        sent = self._shares(sender, weight) * self.ranks[sender]
+        order = np.argsort(sent, kind="stable")  # ascending, so that the most is written last
+        mass, step = np.zeros(self.graph.n_nodes), np.zeros(self.graph.n_nodes, np.intp)
+        mass[node[order]], step[node[order]] = sent[order], order
+        own = starts[self.ranks[starts] >= mass[starts]]
+        mass[own], step[own] = self.ranks[own], -1
+        return _FirstSteps(mass, step, sender, weight, self.damping * sent.max(initial=0.0))
+
+    def steps_back(self, nodes: IndexArray) -> tuple[IndexArray, IndexArray, FloatArray, FloatArray]:
+        """Gather the edges of distinct nodes, as `neighbours` does, and which share of the mass at the other end comes in."""
+        index, node, weight = self.graph.neighbours(nodes)
+        return index, node, weight, self._shares(node, weight) * (self.ranks[node] > 0)
+
+    def _shares(self, node: IndexArray, weight: FloatArray) -> FloatArray:
+        """Return which share of the mass at a node leaves it over an edge: `(n_edges,)`, as its arguments."""
+        if self.weighted:
+            return weight * (self.damping / self.graph.strength[node])
+        return self.damping / self.graph.degree[node]
+
+
+def _search(
+    walk: _Walk, first: _FirstSteps, target: int, node: IndexArray, weight: FloatArray, gain: FloatArray
+) -> tuple[list[int], list[float]]:
+    """Search the strongest path backwards from the edges of a target, level by level.
+
+    Parameters
+    ----------
+    node, weight, gain : (n_edges,)
+        The other end of each edge, its weight, and which share of the mass there comes in.
+
+    Returns
+    -------
+    nodes : (n_steps,)
+        Without the target; none if no path leads there.
+    weights : (n_steps,)
+        Of the edge after each.
+    """
+    levels: list[tuple[IndexArray, FloatArray, IndexArray]] = []
+    best, ending, came = 0.0, (-1, -1), node
+    carried: FloatArray | None = None
+    while len(node):
+        levels.append((node, weight, came))
+        whole = gain * first.mass[node]
+        if whole[at := int(np.argmax(whole))] > best:
+            best, ending = float(whole[at]), (len(levels) - 1, at)
+        open_ = np.flatnonzero(gain * first.most_by_more > best)
+        if not len(open_):
+            break
+        if carried is None:
+            carried = np.zeros(walk.graph.n_nodes)
+            carried[target] = 1.0
+        carried[node] = np.maximum(carried[node], gain)
+        index, node, weight, share = walk.steps_back(node[open_])
+        gain = gain[open_[index]] * share
+        is_better = np.flatnonzero(gain > carried[node])
+        falling = is_better[np.argsort(-gain[is_better], kind="stable")]
+        kept = falling[np.unique(node[falling], return_index=True)[1]]  # of several ways to a node the best
+        node, weight, gain, came = node[kept], weight[kept], gain[kept], open_[index[kept]]
+    nodes: list[int] = []
+    weights: list[float] = []
+    level, at = ending
+    while level >= 0:
+        node, weight, came = levels[level]
+        nodes.append(int(node[at]))
+        weights.append(float(weight[at]))
+        level, at = level - 1, int(came[at])
+    if nodes and (step := first.step[nodes[0]]) >= 0:
+        nodes.insert(0, int(first.sender[step]))
+        weights.insert(0, float(first.weight[step]))
+    return nodes, weights
 
 
 def _normalised(personalization: FloatArray) -> FloatArray:
@@ -281,11 +378,3 @@ def _frontier(residual: FloatArray, n_reached: int, damping: float, tolerance: f
     if damping == 0:
         return np.zeros(0, np.intp)
     return np.flatnonzero(residual > tolerance / (damping * n_reached))
-
-
-def _add_at(sums: FloatArray, at: IndexArray, values: FloatArray) -> None:
-    """Add values to sums in place, each at its index; of many values a pass over all sums costs the least."""
-    if len(at) > len(sums) // _SPARSE:
-        sums += np.bincount(at, values, minlength=len(sums))
-    else:
-        np.add.at(sums, at, values)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
-from memgas.hits import unit_scores
 from memgas.index import NamespaceIndex, SessionState
 from memgas.ranking import Scale, largest
 from memgas.scoring import Scores
-from memgas.types import Granularity, Reason, Share, UnitScore
+from memgas.types import GRANULARITIES, Granularity, Reason, Share, UnitScore
 
 _N_BEST = 3
 _OUTSTANDING = 2.0  # deviations above the mean: that far, sorting the units is cheap
@@ -28,7 +27,8 @@ class _Kept:
     session_id: str
     unit_ids: list[str]
     positions: list[tuple[Granularity, tuple[int, ...]]]
-    columns: tuple[NDArray[np.generic], ...]
+    columns: tuple[NDArray[np.generic], ...]  # of all sessions that were told of
+    rows: range  # its own among them
     weights: NDArray[np.float64]
     scales: tuple[Scale, ...]
     config: MemGASConfig
@@ -37,41 +37,39 @@ class _Kept:
 def reasons_for(
     index: NamespaceIndex, states: Sequence[SessionState], scores: Scores, config: MemGASConfig
 ) -> tuple[Reason, ...]:
-    """Tell the scores of some sessions apart."""
+    """Tell the scores of some sessions apart. What it takes is kept; the shares are made of it when they are asked for."""
     slots = [state.slot for state in states]
     places = places_of(scores.totals, scores, slots)
     before = places_of(without_associations(scores), scores, slots)
-    return tuple(
-        Reason(state.record.session_id, place, place_before, *_told(index, state, scores, config))
-        for state, place, place_before in zip(states, places, before, strict=True)
+    nodes = [state.all_nodes() for state in states]
+    at = np.array(list(chain.from_iterable(nodes)), np.intp)
+    columns = tuple(
+        column[at] for column in (scores.allowed, scores.similarities, scores.lifted, scores.cosines, scores.lexical)
     )
-
-
-def _told(
-    index: NamespaceIndex, state: SessionState, scores: Scores, config: MemGASConfig
-) -> tuple[float, Callable[[], tuple[Share, ...]]]:
-    """Return what dates bring to a session, and what makes its shares of the few figures that it keeps."""
-    nodes = state.all_nodes()
-    at = np.array(nodes, np.intp)
-    columns = (scores.allowed, scores.similarities, scores.lifted, scores.cosines, scores.lexical)
-    kept = _Kept(
-        state.record.session_id, [index.unit_id(node) for node in nodes],
-        [(granularity, tuple(by_position)) for granularity, by_position in state.nodes.items()],
-        tuple(column[at] for column in columns), scores.weights, scores.scales, config,
-    )  # fmt: skip
-    return (scores.dated.item(state.slot) if kept.columns[0].any() else 0.0), partial(_shares, kept)
+    reasons, end = [], 0
+    for state, own, place, place_before in zip(states, nodes, places, before, strict=True):
+        rows = range(end, end := end + len(own))
+        kept = _Kept(
+            state.record.session_id, [index.unit_id(node) for node in own],
+            [(granularity, tuple(by_position)) for granularity, by_position in state.nodes.items()],
+            columns, rows, scores.weights, scores.scales, config,
+        )  # fmt: skip
+        date = scores.dated.item(state.slot) if columns[0][rows.start : rows.stop].any() else 0.0
+        reasons.append(Reason(state.record.session_id, place, place_before, date, partial(_shares, kept)))
+    return tuple(reasons)
 
 
 def _shares(kept: _Kept) -> tuple[Share, ...]:
     """Tell apart what the units of each granularity bring to a session."""
     config, end, shares = kept.config, 0, []
+    own = tuple(column[kept.rows.start : kept.rows.stop] for column in kept.columns)
     reduce = np.sum if config.session_score == "sum" else np.max
     for (granularity, positions), weight, scale in zip(kept.positions, kept.weights.tolist(), kept.scales, strict=True):
         start, end = end, end + len(positions)
-        rows = start + np.flatnonzero(kept.columns[0][start:end])
+        rows = start + np.flatnonzero(own[0][start:end])
         if not len(rows):
             continue
-        similarity, lifted, cosine, lexical = (column[rows] for column in kept.columns[1:])
+        similarity, lifted, cosine, lexical = (column[rows] for column in own[1:])
         best = int(np.argmax(similarity))
         counted = range(len(rows)) if config.session_score == "sum" else [best]
         split = [scale.split(cosine.item(row), lexical.item(row)) for row in counted]
@@ -104,28 +102,28 @@ def places_of(values: NDArray[np.float64], scores: Scores, slots: Sequence[int])
     slots
         Of the sessions asked about.
     """
-    kept, places = values[scores.admissible], []
-    for slot in slots:
-        place = 1 + int(np.count_nonzero(kept > values[slot]))
-        if np.count_nonzero(kept == values[slot]) > 1:
-            level = np.flatnonzero(scores.admissible & (values == values[slot]))
-            plain = scores.plain[level]
-            place += int(
-                np.count_nonzero((plain > scores.plain[slot]) | ((plain == scores.plain[slot]) & (level < slot)))
-            )
-        places.append(place)
-    return places
+    kept, of_slot = values[scores.admissible], values[slots][:, None]
+    places = 1 + (kept > of_slot).sum(axis=1)
+    for i in np.flatnonzero((kept == of_slot).sum(axis=1) > 1).tolist():
+        level = np.flatnonzero(scores.admissible & (values == of_slot[i]))
+        plain, own = scores.plain[level], scores.plain[slots[i]]
+        places[i] += np.count_nonzero((plain > own) | ((plain == own) & (level < slots[i])))
+    of_slots: list[int] = places.tolist()
+    return of_slots
 
 
-def best_units(index: NamespaceIndex, scores: Scores) -> tuple[tuple[UnitScore, ...], ...]:
-    """Return, for each granularity, the most similar units that may be found, best first, with their similarity."""
+def best_units(index: NamespaceIndex, scores: Scores) -> list[NDArray[np.intp]]:
+    """Return, for each granularity, the most similar nodes that may be found, best first."""
     outstanding = np.flatnonzero(scores.similarities > _OUTSTANDING)
     outstanding = outstanding[scores.allowed[outstanding]]
-    axes, best = index.granularity[outstanding], []
-    for axis, units in enumerate(index.layout.units):
-        nodes = outstanding[axes == axis]
+    axes = index.granularity[outstanding]
+    # By granularity, the most similar first, ties to the lower node.
+    order = np.lexsort((-scores.similarities[outstanding], axes))
+    ends, start, best = np.searchsorted(axes[order], np.arange(1, len(GRANULARITIES) + 1), side="left").tolist(), 0, []
+    for units, end in zip(index.layout.units, ends, strict=True):
+        nodes, start = outstanding[order[start : min(end, start + _N_BEST)]], end
         if len(nodes) < _N_BEST:  # of few units, or of raw cosines
             nodes = units[scores.allowed[units]]
-        best.append(nodes[largest(scores.similarities[nodes], _N_BEST)])
-    named = iter(unit_scores(index, np.concatenate(best), scores.similarities))
-    return tuple(tuple(islice(named, len(nodes))) for nodes in best)
+            nodes = nodes[largest(scores.similarities[nodes], _N_BEST)]
+        best.append(nodes)
+    return best

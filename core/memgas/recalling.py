@@ -19,8 +19,6 @@ from memgas.hits import (
     absolute_scores_of,
     draft_hit,
     item_text,
-    paths_to,
-    seeds_of,
     with_same_matter,
     with_words,
 )
@@ -29,11 +27,11 @@ from memgas.lexical import tokenize
 from memgas.losing import open_case, smallest_changes
 from memgas.prompts import filter_prompt
 from memgas.protocols import LLM, Embedder
-from memgas.reasons import best_units, reasons_for
 from memgas.request import Request
 from memgas.retrieval import Retrieval
-from memgas.scoring import Readings, Scores, allowed_nodes, read_nodes, routes_of, score_nodes
+from memgas.scoring import allowed_nodes, read_nodes, score_nodes
 from memgas.stored import fetch_named
+from memgas.tracing import traced
 from memgas.types import FilterVerdict, Trace
 from memgas.why_not import WhyNot
 from memgas.workspace import Workspace
@@ -171,22 +169,7 @@ class Recalling:
             ceiling = min(ceiling, absolute)
             drafts.append(draft_hit(index, state, scores, ceiling, n_evidence=self._config.n_evidence))
         watch.lap("rank")
-        trace = self._traced(index, readings, scores, drafts, trace)
+        states = [index.sessions[draft.hit.session_id] for draft in drafts]
+        trace = traced(trace, index, readings, scores, states, self._config)
         watch.lap("trace")
         return with_same_matter(index, drafts, fingerprint), trace
-
-    def _traced(
-        self, index: NamespaceIndex, readings: Readings, scores: Scores, drafts: list[HitDraft], trace: Trace
-    ) -> Trace:
-        """Record what was decided: only what costs little; words are made of it when they are asked for."""
-        states = [index.sessions[draft.hit.session_id] for draft in drafts]
-        return replace(
-            trace,
-            routes=tuple(
-                replace(route, best=best)
-                for route, best in zip(routes_of(readings, scores), best_units(index, scores), strict=True)
-            ),
-            seeds=seeds_of(index, scores),
-            paths=paths_to(index, scores, states, self._config),
-            reasons=reasons_for(index, states, scores, self._config),
-        )

@@ -29,7 +29,7 @@ from memgas.request import Request, admitted
 from memgas.router import entropy_weights
 from memgas.types import GRANULARITIES, Route
 
-PUSH_TOLERANCE = 1e-4
+_PUSH_TOLERANCE = 1e-4
 _NAMES = tuple(g.value for g in GRANULARITIES)
 
 
@@ -269,7 +269,7 @@ def _walk(
         if is_same and (was.damping, was.weighted_edges) == (config.damping, config.weighted_edges):
             return known.ranks, known.flow
     reached, mass = push_pagerank(
-        graph, seeds, personalization, damping=config.damping, tolerance=PUSH_TOLERANCE,
+        graph, seeds, personalization, damping=config.damping, tolerance=_PUSH_TOLERANCE,
         weighted=config.weighted_edges,
     )  # fmt: skip
     ranks, flow = np.zeros(graph.n_nodes), np.zeros(graph.n_nodes)

@@ -208,7 +208,7 @@ def test_many_paths_are_the_strongest_of_each(seed: int, damping: float, weighte
         steps = zip(nodes[:-1], weights, strict=True)
         return float(ranks[nodes[0]] * np.prod([damping * (w if weighted else 1) / strength[n] for n, w in steps]))
 
-    found = strongest_paths(graph, ranks, seeds, np.arange(30), damping=damping, weighted=weighted, error=1e-4)
+    found = strongest_paths(graph, ranks, seeds, np.arange(30), damping=damping, weighted=weighted)
     for target, (nodes, weights) in enumerate(found):
         alone = strongest_path(graph, ranks, seeds, target, damping=damping, weighted=weighted)
         assert nodes[-1] == target

@@ -1,5 +1,7 @@
 """The association graph against the plainest model of it: a dictionary of who started what."""
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -189,3 +191,31 @@ def test_empty_graph() -> None:
 
     assert [len(part) for part in graph.neighbours(nodes(0, 1))] == [0, 0, 0]
     assert graph.n_edges == 0
+
+
+@given(st.lists(STEPS, min_size=1, max_size=6), st.lists(NODES, unique=True), st.booleans(), st.integers(0, 10_000))
+def test_spread_is_the_product_with_the_adjacency(
+    steps: list[tuple[str, list[Any]]], of: list[int], weighted: bool, seed: int
+) -> None:
+    """Gathered by node or in one pass over all edges, with an unsorted tail and with edges that are gone: the same sums."""
+    graph = graph_of(N_NODES, [])
+    for number, (step, what) in enumerate(steps):
+        if step == "add":
+            add(graph, what)
+        else:
+            (graph.clear_sources if step == "clear" else graph.drop_nodes)(nodes(*what))
+        if (seed >> number) % 2:
+            graph.sort()
+    values = np.random.default_rng(seed).uniform(0.1, 1, len(of))
+    sent = np.zeros(N_NODES)
+    sent[of] = values
+    adjacency = graph.to_csr().toarray()
+    expected = (adjacency if weighted else adjacency > 0) @ sent
+
+    for ratio in (0, 10**6):  # never in one pass; always, unless there is no edge
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(memgas.graph, "_SCATTERED", ratio)
+            sums = np.ones(N_NODES)
+            arrived = graph.spread(nodes(*of), values, sums, weighted=weighted)
+        assert sums == pytest.approx(1 + expected)
+        assert set(arrived.tolist()) == set(np.flatnonzero(expected).tolist())
