@@ -18,7 +18,17 @@ from memgas.lexical import LexicalIndex, tokenize_all
 from memgas.postings import grown
 from memgas.ranking import cells_of, units_by_granularity
 from memgas.slots import SessionTable
-from memgas.types import GRANULARITIES, Association, Batch, Granularity, Head, MemoryUnit, SessionRecord, Stats
+from memgas.types import (
+    GRANULARITIES,
+    Association,
+    Associations,
+    Batch,
+    Granularity,
+    Head,
+    MemoryUnit,
+    SessionRecord,
+    Stats,
+)
 from memgas.units import turns_of
 from memgas.words import RecentWords
 
@@ -425,11 +435,17 @@ class NamespaceIndex:
     def _put_associations(self, batch: Batch) -> None:
         """Add edges to the graph; one whose target is not here yet waits for it."""
         node_of = self._node_of
-        sources, names, weights = [], [], []
+        sources: list[int] = []
+        names: list[str] = []
+        weights: list[float] = []
         for source_id, associations in batch.associations.items():
             sources += [node_of[source_id]] * len(associations)
-            names += [association.target for association in associations]
-            weights += [association.similarity for association in associations]
+            if isinstance(associations, Associations):
+                names += associations.targets
+                weights += associations.similarities
+            else:
+                names += [association.target for association in associations]
+                weights += [association.similarity for association in associations]
         targets = [node_of.get(name, -1) for name in names]
         for at in (place for place, target in enumerate(targets) if target < 0):
             self._waiting.setdefault(names[at], []).append((sources[at], weights[at]))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,6 +187,42 @@ class Association:
     source: str
     target: str
     similarity: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Associations(Sequence[Association]):
+    """The associations of one unit, in columns: a store that holds a million of them makes no object of each.
+
+    Attributes
+    ----------
+    targets : (n_edges,)
+        Unit ids.
+    similarities : (n_edges,)
+    """
+
+    source: str
+    targets: Sequence[str]
+    similarities: Sequence[float]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.targets)
+
+    @overload
+    def __getitem__(self, at: int) -> Association: ...
+    @overload
+    def __getitem__(self, at: slice) -> Associations: ...
+    def __getitem__(self, at: int | slice) -> Association | Associations:
+        """Return one, or some."""
+        if isinstance(at, slice):
+            return Associations(self.source, self.targets[at], self.similarities[at])
+        return Association(self.source, self.targets[at], self.similarities[at])
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether another sequence holds equal associations in the same order."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a sequence of whatever was given
 
 
 @dataclass(frozen=True, slots=True)

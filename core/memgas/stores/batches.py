@@ -34,7 +34,7 @@ class Row:
     unit: MemoryUnit
     vector: NDArray[np.float32]
     windows: NDArray[np.float32]
-    associations: tuple[Association, ...]
+    associations: Sequence[Association]
 
 
 def is_unit_id(text: str) -> bool:

@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 
 from memgas.errors import InvalidInputError, StoreCorruptError
-from memgas.types import GRANULARITIES, JSON, Association, Granularity, Head, MemoryUnit, SessionRecord, Span
+from memgas.types import (
+    GRANULARITIES,
+    JSON,
+    Association,
+    Associations,
+    Granularity,
+    Head,
+    MemoryUnit,
+    SessionRecord,
+    Span,
+)
 from memgas.units import hash_parts
 
 if TYPE_CHECKING:
@@ -96,19 +106,18 @@ def pack_edges(associations: Sequence[Association]) -> dict[str, Scalar]:
     }
 
 
-def unpack_edges(source: str, metadata: Metadata) -> tuple[Association, ...]:
+def unpack_edges(source: str, metadata: Metadata) -> Associations:
     """Read what `pack_edges` wrote."""
-    associations: list[Association] = []
+    targets: list[str] = []
+    similarities: list[float] = []
     for key in _edge_keys():
         edges = np.frombuffer(base64.b64decode(_text(metadata.get(key))), EDGE)
-        targets = edges["target"].tobytes().hex()
-        associations += [
-            Association(source, targets[32 * n : 32 * n + 32], similarity)
-            for n, similarity in enumerate(edges["similarity"].tolist())
-        ]
+        names = edges["target"].tobytes().hex()
+        targets += [names[at : at + 32] for at in range(0, len(names), 32)]
+        similarities += edges["similarity"].tolist()
         if len(edges) < MAX_EDGES_A_KEY:
             break
-    return tuple(associations)
+    return Associations(source, targets, similarities)
 
 
 def unit_metadata(unit: MemoryUnit, associations: Sequence[Association]) -> dict[str, Scalar]:
