@@ -24,7 +24,7 @@ MIN_WEIGHT = 1e-3
 """Least weight of an edge: an accepted association can be walked, whatever its cosine."""
 
 _SPARSE = 50  # adding one value at an index costs what adding this many in a row does
-_SCATTERED = 4  # gathering an edge by its node costs what passing over this many in a row does
+_SCATTERED = 6  # gathering an edge by its node costs what passing over this many in a row does
 _MIN_TAIL = 1024
 _TAIL_SHARE = 0.02
 
@@ -210,8 +210,8 @@ class AssociationGraph:
     def _slots_of(self, nodes: IndexArray) -> tuple[IndexArray, IndexArray]:
         """Return the slots of distinct nodes, and the entry of `nodes` each belongs to."""
         # Nodes that came after the last sorting have nothing in the base.
-        begin = self._start[np.minimum(nodes, len(self._start) - 1)]
-        lengths = self._start[np.minimum(nodes + 1, len(self._start) - 1)] - begin
+        begin = self._start.take(nodes, mode="clip")
+        lengths = self._start.take(nodes + 1, mode="clip") - begin
         index = np.repeat(np.arange(len(nodes)), lengths)
         slots = np.repeat(begin - np.cumsum(lengths) + lengths, lengths)
         slots += np.arange(len(index))
@@ -225,11 +225,18 @@ class AssociationGraph:
 
     def _spread_all(self, nodes: IndexArray, values: FloatArray, sums: FloatArray, *, weighted: bool) -> IndexArray:
         """Do what `spread` does by a pass over all edges in the order they are stored."""
-        leaving = np.zeros(self.n_nodes)
+        from scipy.sparse import csr_array
+
+        leaving, arrived = np.zeros(self.n_nodes), np.zeros(self.n_nodes)
         leaving[nodes] = values
-        passed, weight = leaving.take(self._node[: self._n_slots]), self._weight[: self._n_slots]
-        passed *= weight if weighted else weight > 0
-        arrived = np.bincount(self._other[: self._n_slots], passed, minlength=self.n_nodes)
+        tail = slice(self._n_base, self._n_slots)
+        weight = self._weight if weighted else (self._weight[: self._n_slots] > 0).astype(np.float64)
+        _add_at(arrived, self._other[tail], leaving[self._node[tail]] * weight[tail])
+        # Both ends have a slot, so that what arrives at a node is what stands at the other ends of its own slots.
+        n_sorted = len(self._start) - 1
+        rows = (weight[: self._n_base], self._other[: self._n_base], self._start.astype(np.int32))
+        base: csr_array = csr_array(rows, shape=(n_sorted, self.n_nodes))
+        arrived[:n_sorted] += np.asarray(base @ leaving)
         sums += arrived
         return np.flatnonzero(arrived)
 
@@ -329,7 +336,7 @@ def _without_repeats(
     return keys // n_nodes, keys % n_nodes, largest
 
 
-def _add_at(sums: FloatArray, at: IndexArray, values: FloatArray) -> None:
+def _add_at(sums: FloatArray, at: NDArray[np.integer], values: FloatArray) -> None:
     """Add values to sums in place, each at its index; of many values a pass over all sums costs the least."""
     if len(at) > len(sums) // _SPARSE:
         sums += np.bincount(at, values, minlength=len(sums))

@@ -183,6 +183,10 @@ class NamespaceIndex:
         """Return the id of a node's unit."""
         return self._ids[node]
 
+    def unit_ids(self, nodes: Iterable[int]) -> list[str]:
+        """Return the ids of some nodes' units."""
+        return list(map(self._ids.__getitem__, nodes))
+
     def position(self, node: int) -> int:
         """Return the position of a node's unit."""
         return int(self._age[node]) & _POSITION
@@ -203,6 +207,11 @@ class NamespaceIndex:
     def state(self, slot: int) -> SessionState | None:
         """Return the session in a slot; None when it was deleted."""
         return self._slots[slot]
+
+    def session_ids(self, slots: Iterable[int]) -> list[str]:
+        """Return the ids of the sessions in some slots; "" where it was deleted."""
+        held = self._slots
+        return [state.record.session_id if (state := held[slot]) is not None else "" for slot in slots]
 
     def conversation(self, conversation_id: str) -> list[SessionState]:
         """Return the sessions of a conversation, oldest first."""

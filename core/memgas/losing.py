@@ -238,7 +238,7 @@ def _told(
         return replace(told, stage="words")
     scores, place = base.scores, base.place
     rank_score = float(scores.totals[state.slot])
-    (reason,) = reasons_for(index, [state], scores, config)
+    (reason,) = reasons_for(index, [state], [state.all_nodes()], scores, config)
     path = path_to(index, scores, state, config)
     told = replace(
         told, place=place, n_candidates=int(scores.admissible.sum()), score=base.score, rank_score=rank_score,

@@ -35,13 +35,17 @@ class _Kept:
 
 
 def reasons_for(
-    index: NamespaceIndex, states: Sequence[SessionState], scores: Scores, config: MemGASConfig
+    index: NamespaceIndex,
+    states: Sequence[SessionState],
+    nodes: Sequence[list[int]],
+    scores: Scores,
+    config: MemGASConfig,
 ) -> tuple[Reason, ...]:
-    """Tell the scores of some sessions apart. What it takes is kept; the shares are made of it when they are asked for."""
+    """Tell the scores of some sessions apart, each with all its nodes; the shares are made when they are asked for."""
     slots = [state.slot for state in states]
-    places = places_of(scores.totals, scores, slots)
+    found = {slot: place for place, slot in enumerate(scores.order.tolist(), 1)}
+    places = [found.get(slot) or places_of(scores.totals, scores, [slot])[0] for slot in slots]
     before = places_of(without_associations(scores), scores, slots)
-    nodes = [state.all_nodes() for state in states]
     at = np.array(list(chain.from_iterable(nodes)), np.intp)
     columns = tuple(
         column[at] for column in (scores.allowed, scores.similarities, scores.lifted, scores.cosines, scores.lexical)
@@ -50,7 +54,7 @@ def reasons_for(
     for state, own, place, place_before in zip(states, nodes, places, before, strict=True):
         rows = range(end, end := end + len(own))
         kept = _Kept(
-            state.record.session_id, [index.unit_id(node) for node in own],
+            state.record.session_id, index.unit_ids(own),
             [(granularity, tuple(by_position)) for granularity, by_position in state.nodes.items()],
             columns, rows, scores.weights, scores.scales, config,
         )  # fmt: skip

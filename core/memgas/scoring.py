@@ -27,7 +27,7 @@ from memgas.ranking import (
 )
 from memgas.request import Request, admitted
 from memgas.router import entropy_weights
-from memgas.types import GRANULARITIES, Route
+from memgas.types import GRANULARITIES
 
 _PUSH_TOLERANCE = 1e-4
 _NAMES = tuple(g.value for g in GRANULARITIES)
@@ -221,17 +221,6 @@ def score_nodes(
         readings.cosines, readings.lexical, similarities, lifted, allowed, ranks, parts, totals, plain, dated,
         admissible, order, seeds, seed_scores, weights, scales, flow, entropies, routed, personalization, config,
     )  # fmt: skip
-
-
-def routes_of(readings: Readings, scores: Scores) -> tuple[Route, ...]:
-    """Return what the router saw and decided, with the priors in its weights."""
-    n_units = [len(own) for own in readings.units]
-    return tuple(
-        Route(g, n, None if np.isnan(entropy) else entropy, weight)
-        for g, n, entropy, weight in zip(
-            GRANULARITIES, n_units, scores.entropies.tolist(), scores.weights.tolist(), strict=True
-        )
-    )
 
 
 def _similar(

@@ -411,6 +411,58 @@ class UnitScore:
     score: float
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UnitScores(Sequence[UnitScore]):
+    """Some units of a trace, in columns that they share with its others: most traces are never looked at.
+
+    Attributes
+    ----------
+    unit_ids, session_ids, axes, positions, scores : (n_units,)
+        Of all of them; granularities by axis.
+    rows
+        Which are meant.
+    """
+
+    unit_ids: Sequence[str]
+    session_ids: Sequence[str]
+    axes: Sequence[int]
+    positions: Sequence[int]
+    scores: Sequence[float]
+    rows: range
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> UnitScore: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[UnitScore, ...]: ...
+    def __getitem__(self, at: int | slice) -> UnitScore | tuple[UnitScore, ...]:
+        """Return one, or some."""
+        if isinstance(at, slice):
+            return tuple(map(self._row, self.rows[at]))
+        return self._row(self.rows[at])
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether another sequence holds equal units in the same order."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        """Hash the units, as a tuple of them would."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Show the units, as a tuple of them would."""
+        return repr(tuple(self))
+
+    def _row(self, row: int) -> UnitScore:
+        return UnitScore(
+            self.unit_ids[row], self.session_ids[row], GRANULARITIES[self.axes[row]], self.positions[row],
+            self.scores[row],
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """What the router saw and decided for one granularity.
@@ -427,7 +479,7 @@ class Route:
     n_units: int
     entropy: float | None
     weight: float
-    best: tuple[UnitScore, ...] = ()
+    best: Sequence[UnitScore] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +487,7 @@ class Path:
     """How a hit was reached: units from a seed to the hit's best unit, and the similarity of each edge between."""
 
     session_id: str
-    steps: tuple[UnitScore, ...]
+    steps: Sequence[UnitScore]
     similarities: tuple[float, ...]
 
 
@@ -517,7 +569,7 @@ class Trace:
     n_sessions: int
     n_units: int
     routes: tuple[Route, ...] = ()
-    seeds: tuple[UnitScore, ...] = ()
+    seeds: Sequence[UnitScore] = ()
     paths: tuple[Path, ...] = ()
     reasons: tuple[Reason, ...] = ()
     verdict: FilterVerdict | None = None
