@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memgas.config import MemGASConfig
 from memgas.index import NamespaceIndex, SessionState
-from memgas.pagerank import strongest_paths
+from memgas.paths import strongest_paths
 from memgas.reasons import best_units, reasons_for
 from memgas.scoring import Readings, Scores
 from memgas.types import GRANULARITIES, Path, Route, Trace, UnitScores

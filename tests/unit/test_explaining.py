@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from memgas import MemGAS, MemGASConfig, Turn
 from memgas.graph import AssociationGraph
 from memgas.lexical import tokenize
-from memgas.pagerank import push_pagerank, strongest_path, strongest_paths
+from memgas.pagerank import push_pagerank
+from memgas.paths import strongest_path, strongest_paths
 from memgas.stores.in_memory import InMemoryStore
 from memgas.testing import HashEmbedder, ScriptedLLM
 from memgas.types import GRANULARITIES, MemoryUnit, Reason

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from memgas.errors import InvalidInputError, ShapeError
 from memgas.graph import AssociationGraph
-from memgas.pagerank import personalized_pagerank, push_pagerank, strongest_path
+from memgas.pagerank import personalized_pagerank, push_pagerank
+from memgas.paths import strongest_path
 
 FloatArray = NDArray[np.float64]
 DAMPINGS = st.sampled_from([0.0, 0.1, 0.5, 0.85, 0.99])
