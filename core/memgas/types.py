@@ -189,7 +189,6 @@ class Association:
     similarity: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Associations(Sequence[Association]):
     """The associations of one unit, in columns: a store that holds a million of them makes no object of each.
 
@@ -200,9 +199,12 @@ class Associations(Sequence[Association]):
     similarities : (n_edges,)
     """
 
-    source: str
-    targets: Sequence[str]
-    similarities: Sequence[float]
+    __slots__ = ("similarities", "source", "targets")
+
+    def __init__(self, source: str, targets: Sequence[str], similarities: Sequence[float]) -> None:
+        self.source = source
+        self.targets = targets
+        self.similarities = similarities
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -411,11 +413,10 @@ class UnitScore:
     score: float
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UnitScores(Sequence[UnitScore]):
     """Some units of a trace, in columns that they share with its others: most traces are never looked at.
 
-    Attributes
+    Parameters
     ----------
     unit_ids, session_ids, axes, positions, scores : (n_units,)
         Of all of them; granularities by axis.
@@ -423,16 +424,23 @@ class UnitScores(Sequence[UnitScore]):
         Which are meant.
     """
 
-    unit_ids: Sequence[str]
-    session_ids: Sequence[str]
-    axes: Sequence[int]
-    positions: Sequence[int]
-    scores: Sequence[float]
-    rows: range
+    __slots__ = ("_columns", "_rows")
+
+    def __init__(
+        self,
+        unit_ids: Sequence[str],
+        session_ids: Sequence[str],
+        axes: Sequence[int],
+        positions: Sequence[int],
+        scores: Sequence[float],
+        rows: range,
+    ) -> None:
+        self._columns = unit_ids, session_ids, axes, positions, scores
+        self._rows = rows
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self.rows)
+        return len(self._rows)
 
     @overload
     def __getitem__(self, at: int) -> UnitScore: ...
@@ -441,8 +449,8 @@ class UnitScores(Sequence[UnitScore]):
     def __getitem__(self, at: int | slice) -> UnitScore | tuple[UnitScore, ...]:
         """Return one, or some."""
         if isinstance(at, slice):
-            return tuple(map(self._row, self.rows[at]))
-        return self._row(self.rows[at])
+            return tuple(map(self._row, self._rows[at]))
+        return self._row(self._rows[at])
 
     def __eq__(self, other: object) -> bool:
         """Tell whether another sequence holds equal units in the same order."""
@@ -457,10 +465,8 @@ class UnitScores(Sequence[UnitScore]):
         return repr(tuple(self))
 
     def _row(self, row: int) -> UnitScore:
-        return UnitScore(
-            self.unit_ids[row], self.session_ids[row], GRANULARITIES[self.axes[row]], self.positions[row],
-            self.scores[row],
-        )  # fmt: skip
+        unit_ids, session_ids, axes, positions, scores = self._columns
+        return UnitScore(unit_ids[row], session_ids[row], GRANULARITIES[axes[row]], positions[row], scores[row])
 
 
 @dataclass(frozen=True, slots=True)

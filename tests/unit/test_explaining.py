@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from typing import Any
 
 import networkx
 import numpy as np
@@ -224,10 +225,24 @@ def test_text_dict_and_json_tell_the_same() -> None:
     )
     explanation = memory.retrieve("lena bees", namespace="u").explain()
 
-    told = explanation.as_dict()
+    told: Any = explanation.as_dict()
     assert json.loads(explanation.as_json()) == json.loads(json.dumps(told))
-    assert [hit.session_id for hit in explanation.hits] == [hit["session_id"] for hit in told["hits"]]  # type: ignore[index, union-attr, call-overload]
+    assert [hit.session_id for hit in explanation.hits] == [hit["session_id"] for hit in told["hits"]]
     assert {"query", "namespace", "routes", "seeds", "verdict", "seconds", "degraded", "hits"} <= set(told)
+    for units, shown in (
+        (explanation.trace.seeds, told["seeds"]),
+        *(
+            (route.best, of_route["best"])
+            for route, of_route in zip(explanation.trace.routes, told["routes"], strict=True)
+        ),
+        *((path.steps, hit["path"]["steps"]) for path, hit in zip(explanation.trace.paths, told["hits"], strict=True)),
+    ):
+        assert units
+        assert shown == [
+            {"unit_id": u.unit_id, "session_id": u.session_id, "granularity": u.granularity.value,
+             "position": u.position, "score": u.score}
+            for u in units
+        ]  # fmt: skip
     assert "1. 0  score" in str(explanation)
     assert "meaning" in str(explanation)
     assert "router: turn" in str(explanation)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,5 +262,8 @@ def test_text_and_dict_say_where_it_was_lost() -> None:
     assert told.sentence() in str(told)
     assert f"place {told.place} of {N_SESSIONS}" in str(told)
     assert str(told).count("would come in") == len(told.changes)
-    data = told.as_dict()
+    data: Any = told.as_dict()
     assert (data["stage"], data["sentence"], data["place"]) == ("rank", told.sentence(), told.place)
+    assert told.path is not None
+    assert [step["unit_id"] for step in data["path"]["steps"]] == [step.unit_id for step in told.path.steps]
+    assert json.loads(json.dumps(data)) == data
