@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
 """One JSON value: what a session's metadata may be."""
+
+_T = TypeVar("_T")
 
 Kind = Literal["chat", "item"]
 """A chat is recalled; an item (what LangGraph's store puts) only when asked for."""
@@ -189,7 +191,39 @@ class Association:
     similarity: float
 
 
-class Associations(Sequence[Association]):
+class _InColumns(Sequence[_T]):
+    """A sequence that keeps its entries in columns, and makes one when it is asked for: else as a tuple of them."""
+
+    __slots__ = ()
+
+    def _entry(self, at: int) -> _T:
+        """Return one entry, `at` from 0."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, at: int) -> _T: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[_T, ...]: ...
+    def __getitem__(self, at: int | slice) -> _T | tuple[_T, ...]:
+        """Return one, or some."""
+        if isinstance(at, slice):
+            return tuple(map(self._entry, range(len(self))[at]))
+        return self._entry(range(len(self))[at])
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether another sequence holds equal entries in the same order."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        """Hash the entries, as a tuple of them would."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Show the entries, as a tuple of them would."""
+        return repr(tuple(self))
+
+
+class Associations(_InColumns[Association]):
     """The associations of one unit, in columns: a store that holds a million of them makes no object of each.
 
     Attributes
@@ -210,21 +244,8 @@ class Associations(Sequence[Association]):
         """Return how many there are."""
         return len(self.targets)
 
-    @overload
-    def __getitem__(self, at: int) -> Association: ...
-    @overload
-    def __getitem__(self, at: slice) -> Associations: ...
-    def __getitem__(self, at: int | slice) -> Association | Associations:
-        """Return one, or some."""
-        if isinstance(at, slice):
-            return Associations(self.source, self.targets[at], self.similarities[at])
+    def _entry(self, at: int) -> Association:
         return Association(self.source, self.targets[at], self.similarities[at])
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether another sequence holds equal associations in the same order."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # a sequence of whatever was given
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +434,7 @@ class UnitScore:
     score: float
 
 
-class UnitScores(Sequence[UnitScore]):
+class UnitScores(_InColumns[UnitScore]):
     """Some units of a trace, in columns that they share with its others: most traces are never looked at.
 
     Parameters
@@ -442,29 +463,8 @@ class UnitScores(Sequence[UnitScore]):
         """Return how many there are."""
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, at: int) -> UnitScore: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[UnitScore, ...]: ...
-    def __getitem__(self, at: int | slice) -> UnitScore | tuple[UnitScore, ...]:
-        """Return one, or some."""
-        if isinstance(at, slice):
-            return tuple(map(self._row, self._rows[at]))
-        return self._row(self._rows[at])
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether another sequence holds equal units in the same order."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    def __hash__(self) -> int:
-        """Hash the units, as a tuple of them would."""
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        """Show the units, as a tuple of them would."""
-        return repr(tuple(self))
-
-    def _row(self, row: int) -> UnitScore:
+    def _entry(self, at: int) -> UnitScore:
+        row = self._rows[at]
         unit_ids, session_ids, axes, positions, scores = self._columns
         return UnitScore(unit_ids[row], session_ids[row], GRANULARITIES[axes[row]], positions[row], scores[row])
 

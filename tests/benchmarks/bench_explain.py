@@ -20,6 +20,8 @@ pytestmark = pytest.mark.benchmark
 
 N_UNITS = 10_000
 QUESTIONS = 60
+CHANCE = 1 / np.arange(1, 5_001)  # of each of 5,000 words, by Zipf's law
+CHANCE /= CHANCE.sum()
 QUERIES = ("w1 w17 w230 w4000", "w2 w5 w1000", "w33 w4 w77 w900 w12")
 
 
@@ -27,11 +29,9 @@ def sessions() -> list[NewSession]:
     """Sessions of 20 exchanges with a digest: 23 units each, 10,000 in all."""
     rng = np.random.default_rng(0)
     words = np.array([f"w{number}" for number in range(5_000)])
-    chance = 1 / np.arange(1, 5_001)
-    chance /= chance.sum()
     made = []
     for number in range(N_UNITS // 23):
-        said = [" ".join(rng.choice(words, 14, p=chance)) for _ in range(40)]
+        said = [" ".join(rng.choice(words, 14, p=CHANCE)) for _ in range(40)]
         turns = [Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(said)]
         made.append(NewSession(turns, str(number), digest=Digest(" ".join(said[:3]), tuple(said[3].split()[:6]))))
     return made
@@ -94,10 +94,7 @@ def asked(memory: MemGAS, patch: pytest.MonkeyPatch) -> tuple[Callable[[str], Re
 def test_tracing_costs_little(on_disk: MemGAS, monkeypatch: pytest.MonkeyPatch, table: Table) -> None:
     """What tracing adds to a retrieve as a user makes it: the question embedded, the words read from disk."""
     rng = np.random.default_rng(1)
-    chance = 1 / np.arange(1, 5_001)
-    queries = [
-        " ".join(f"w{number}" for number in rng.choice(5_000, 6, p=chance / chance.sum())) for _ in range(QUESTIONS)
-    ]
+    queries = [" ".join(f"w{number}" for number in rng.choice(5_000, 6, p=CHANCE)) for _ in range(QUESTIONS)]
     ask_plain, ask = asked(on_disk, monkeypatch)
     for name, goal in (("asked first", 0.05), ("asked again", None)):
 
@@ -107,8 +104,10 @@ def test_tracing_costs_little(on_disk: MemGAS, monkeypatch: pytest.MonkeyPatch, 
                     index.words = RecentWords(max_chars=1_000_000)
 
         plain, with_trace = least([ask_plain, ask], queries, 5, prepare)
-        table.add("tracing, of a retrieve", f"{N_UNITS:,} units on disk, {name}", with_trace / plain - 1, goal,
+        share = with_trace / plain - 1
+        table.add("tracing, of a retrieve", f"{N_UNITS:,} units on disk, {name}", share, goal,
                   f"{ms(with_trace / QUESTIONS)}, without {ms(plain / QUESTIONS)}")  # fmt: skip
+        assert share < (goal or 0.10)
 
 
 def test_telling_costs_little(memory: MemGAS, monkeypatch: pytest.MonkeyPatch, table: Table) -> None:
@@ -124,9 +123,12 @@ def test_telling_costs_little(memory: MemGAS, monkeypatch: pytest.MonkeyPatch, t
               f"{ms(with_trace / len(QUERIES))}, without {ms(plain / len(QUERIES))}")  # fmt: skip
     table.add("a retrieve with explain(), of one", f"{N_UNITS:,} units, text and JSON", told / plain, 3.0,
               f"{ms(told / len(QUERIES))}")  # fmt: skip
+    assert told / plain < 3
+    assert with_trace / plain - 1 < 0.10  # fails: 0.10 to 0.14, see docs/performance.md
 
 
 def test_why_not_is_told_in_time(memory: MemGAS, table: Table) -> None:
     """A session far down the list, every value of every setting tried: under 2 s."""
     cost = least([lambda query: memory.explain(query, namespace="u", session_id="7")], QUERIES[:1], 3)[0]
     table.add("why-not, every setting tried", f"{N_UNITS:,} units, of 2 s", cost / 2, 1.0, ms(cost))
+    assert cost < 2

@@ -193,24 +193,20 @@ def _is_open_here(root: Path) -> bool:
     Chroma brings its own SQLite, and the locks of two SQLites in one process do not see each other
     (https://sqlite.org/howtocorrupt.html, 2.2.1): as long as one has the files open, the other must not open them.
     """
-    files = set()
+    files = []
     for name in ("chroma.sqlite3", "chroma.sqlite3-wal"):
         with suppress(FileNotFoundError):
-            files.add(_identity((root / name).stat()))
+            files.append((root / name).stat())
     try:
         handles = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
         return os.name == "posix"  # cannot be told; elsewhere locks belong to the handle, not to the process
     for handle in handles:
         with suppress(OSError):  # the handle of the listing itself is closed by now
-            if _identity(os.fstat(handle)) in files:
+            held = os.fstat(handle)
+            if any(os.path.samestat(held, file) for file in files):
                 return True
     return False
-
-
-def _identity(stat: os.stat_result) -> tuple[int, int]:
-    """Name a file by its device and number there."""
-    return stat.st_dev, stat.st_ino
 
 
 def _read_header(segment: Path) -> _Header:
